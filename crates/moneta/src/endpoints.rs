@@ -1,10 +1,11 @@
 //! Where the node listens: names looked up, ports filled in.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use anyhow::Context;
-use moneta_net::HostPort;
+use moneta_net::{HostPort, Tls, TlsAcceptor};
 use moneta_options::values::Values;
 use moneta_server::config::{Door, ListenAddress, Listener, Policy};
 
@@ -13,33 +14,43 @@ use crate::options::listener::{ExtraAddress, ExtraListener};
 use crate::options::sections::network::{self, BATCH_PORT, PORT, UNIX_MASK, UNIX_SOCKET};
 use crate::options::sections::operation::{ADMIN, ADMIN_HOSTS};
 use crate::options::sections::proxy::APP_CONNECTIONS;
+use crate::options::sections::tls;
 use crate::options::settings::Settings;
 use crate::proxy;
 
 /// Every listener that the options ask for: the TCP addresses, the Unix socket, the batch port, then those of the file.
 ///
 /// # Errors
-/// If a host name is not known.
-pub fn listeners(options: &Settings) -> anyhow::Result<Vec<Listener>> {
+/// If a host name is not known, or TLS cannot be had.
+pub fn listeners(options: &Settings, tls: Option<&Arc<Tls>>) -> anyhow::Result<Vec<Listener>> {
     let (listen, unix_mask) = (network::listen(options), options.get(&UNIX_MASK));
     let mut listeners = Vec::new();
     for address in &listen {
         let port = address.port.unwrap_or_else(|| options.get(&PORT));
+        let acceptor = tls::acceptor(options, tls, address.tls, None)?;
+        let online = |place| Listener { tls: acceptor.clone(), ..online(place) };
         add_tcp(&mut listeners, &address.host, port, online).with_context(|| format!("listen: `{address}`"))?;
     }
     if let Some(path) = options.get(&UNIX_SOCKET) {
         listeners.push(online(ListenAddress::Unix { path, mode: unix_mask }));
     }
     if let Some(port) = options.get(&BATCH_PORT) {
-        // A host may stand there several times, with a port each; its batch port is one.
-        let hosts: BTreeSet<&str> = listen.iter().map(|address| address.host.as_str()).collect();
-        for host in hosts {
+        // A host may stand there several times, with a port each; its batch port is one, and as the first of them.
+        let mut hosts = BTreeMap::new();
+        for address in &listen {
+            hosts.entry(address.host.as_str()).or_insert(address.tls);
+        }
+        for (host, is_protected) in hosts {
+            let acceptor = tls::acceptor(options, tls, is_protected, None)?;
+            let batch = |place| Listener { tls: acceptor.clone(), ..batch(place) };
             add_tcp(&mut listeners, host, port, batch).with_context(|| format!("batch_port: `{host}`"))?;
         }
     }
     for (extra, _) in &options.listeners {
         let door = door(&options.apps, extra);
-        add_extra(&mut listeners, extra, door, unix_mask).with_context(|| format!("listener: `{extra}`"))?;
+        let acceptor = tls::acceptor(options, tls, extra.tls, extra.tls_clients)?;
+        add_extra(&mut listeners, extra, door, acceptor.as_ref(), unix_mask)
+            .with_context(|| format!("listener: `{extra}`"))?;
     }
     for listener in &mut listeners {
         listener.limits.rates = network::listener_limits(options, listener.limits.rates);
@@ -79,10 +90,19 @@ fn door(apps: &[AppSettings], extra: &ExtraListener) -> Door {
     app.map_or(Door::COMMON, proxy::door)
 }
 
-fn add_extra(listeners: &mut Vec<Listener>, extra: &ExtraListener, door: Door, mask: u32) -> anyhow::Result<()> {
+fn add_extra(
+    listeners: &mut Vec<Listener>,
+    extra: &ExtraListener,
+    door: Door,
+    acceptor: Option<&TlsAcceptor>,
+    mask: u32,
+) -> anyhow::Result<()> {
     let like = |address| Listener { door, limits: extra.limits, ..Listener::new(address, extra.policy) };
     match &extra.address {
-        ExtraAddress::Tcp(address) => add_tcp(listeners, &address.host, address.port, like)?,
+        ExtraAddress::Tcp(address) => {
+            let like = |place| Listener { tls: acceptor.cloned(), ..like(place) };
+            add_tcp(listeners, &address.host, address.port, like)?;
+        }
         ExtraAddress::Unix { path, mode } => {
             let address = ListenAddress::Unix { path: path.clone(), mode: mode.unwrap_or(mask) };
             listeners.push(like(address));

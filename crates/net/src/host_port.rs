@@ -106,6 +106,15 @@ impl FromStr for HostPort {
     }
 }
 
+/// What stands before an address of which this is said.
+pub fn prefix(tls: Option<bool>) -> &'static str {
+    match tls {
+        None => "",
+        Some(false) => NO_TLS,
+        Some(true) => TLS,
+    }
+}
+
 /// What stands before an address about TLS, and the rest.
 pub fn without_prefix(text: &str) -> (Option<bool>, &str) {
     for (prefix, tls) in [(NO_TLS, false), (TLS, true)] {
@@ -126,11 +135,7 @@ fn is_ipv6(text: &str) -> bool {
 impl fmt::Display for HostPort {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { host, port, tls } = self;
-        formatter.write_str(match tls {
-            None => "",
-            Some(false) => NO_TLS,
-            Some(true) => TLS,
-        })?;
+        formatter.write_str(prefix(*tls))?;
         if host.contains(':') { write!(formatter, "[{host}]:{port}") } else { write!(formatter, "{host}:{port}") }
     }
 }

@@ -31,7 +31,7 @@ mod transport;
 pub use address::Address;
 pub use certificate_names::CertificateNames;
 pub use endpoint::{Connector, Endpoint, Timeouts};
-pub use host_port::{AddressError, HostPort};
+pub use host_port::{AddressError, HostPort, prefix as tls_prefix, without_prefix as without_tls_prefix};
 #[cfg(feature = "http")]
 pub use http::{HttpAnswer, HttpClient, HttpError, HttpRequest};
 pub use keep_alive::keep_alive;

@@ -9,6 +9,7 @@ use anyhow::{Context, anyhow};
 use clap::{ArgMatches, Command};
 use moneta_admin::tasks;
 use moneta_cluster::Apps;
+use moneta_net::Tls;
 use moneta_options::report::Refused;
 use moneta_options::stray;
 use moneta_options::subscribers::Subscribers;
@@ -31,7 +32,7 @@ use crate::banner::{self, Reachable};
 use crate::catch_up::{self, CatchingUp};
 use crate::options::resolve::Resolved;
 use crate::options::sections::network::BATCH_PORT;
-use crate::options::sections::{self, access, cluster, memory, network, operation, proxy, workers};
+use crate::options::sections::{self, access, cluster, memory, network, operation, proxy, tls, workers};
 use crate::options::settings::Settings;
 use crate::options::{flags, foreign};
 use crate::reload::Reload;
@@ -79,7 +80,8 @@ pub fn start(matches: &ArgMatches, settings: Settings) -> anyhow::Result<()> {
     {
         std::process::exit(status.into());
     }
-    let (config, node) = configure(&settings)?;
+    let tls = tls::load(&settings)?;
+    let (config, node) = configure(&settings, tls.as_ref())?;
     let log = logging::start(operation::log(&settings))?;
     let authenticator = access::authenticator(&settings)?;
     // Whatever the node writes holds keys and values, and is its user's alone. Unix sockets have an option for theirs.
@@ -117,7 +119,7 @@ pub fn start(matches: &ArgMatches, settings: Settings) -> anyhow::Result<()> {
     };
     let node = Arc::new(Node::within(surroundings, node, clock, authenticator));
     let log = log.handle.clone();
-    let start = Start { matches, settings, config, log, node, apps, admin, supervisor, catching_up };
+    let start = Start { matches, settings, config, tls, log, node, apps, admin, supervisor, catching_up };
     start.serve(store)
 }
 
@@ -126,6 +128,7 @@ struct Start<'a> {
     matches: &'a ArgMatches,
     settings: Settings,
     config: ServerConfig,
+    tls: Option<Arc<Tls>>,
     log: LogHandle,
     node: Arc<Node>,
     /// Those of a proxy.
@@ -138,7 +141,7 @@ struct Start<'a> {
 impl Start<'_> {
     /// Serves `store` until told to stop, and then brings it to rest.
     fn serve(self, store: Arc<dyn Store>) -> anyhow::Result<()> {
-        let Self { matches, settings, config, log, node, apps, admin, supervisor, catching_up } = self;
+        let Self { matches, settings, config, tls, log, node, apps, admin, supervisor, catching_up } = self;
         let pid_file = flags::foreign_value(matches, foreign::PIDFILE).map(PathBuf::from);
         let detached = flags::has_foreign(matches, foreign::DAEMON);
         let mut subscribers = Subscribers::default();
@@ -146,6 +149,7 @@ impl Start<'_> {
         network::subscribe(&mut subscribers, &node);
         access::subscribe(&mut subscribers, &node, settings.is_proxy());
         memory::subscribe(&mut subscribers, &store);
+        tls::subscribe(&mut subscribers, tls.as_ref());
         let mut of_apps = Vec::new();
         for (app, known) in settings.apps.iter().zip(apps.iter().flat_map(|apps| apps.all())) {
             let mut own = Subscribers::default();
@@ -218,14 +222,15 @@ fn explain(error: ServerError, settings: &Settings) -> anyhow::Error {
 }
 
 /// What the server is told, and what sessions obey and `stats settings` shows.
-fn configure(options: &Settings) -> anyhow::Result<(ServerConfig, NodeSettings)> {
-    let listeners = endpoints::listeners(options)?;
+fn configure(options: &Settings, tls: Option<&Arc<Tls>>) -> anyhow::Result<(ServerConfig, NodeSettings)> {
+    let listeners = endpoints::listeners(options, tls)?;
     let mut server = ServerConfig { listeners, ..ServerConfig::default() };
     let mut node = NodeSettings::default();
     network::configure(options, &mut server, &mut node);
     memory::configure(options, &mut node);
     workers::configure(options, &mut server, &mut node);
     access::configure(options, &mut server, &mut node);
+    tls::configure(options, &mut server);
     operation::configure(options, &mut server, &mut node);
     cluster::configure(options, options.is_proxy(), &mut node);
     proxy::configure(options.is_proxy(), &mut node);
@@ -251,7 +256,7 @@ mod tests {
         let matches = command().get_matches_from(["serve"]);
         let resolved = Resolved::gather(&matches, |_| None).expect("the defaults are allowed");
         let settings = Settings::new(resolved).expect("the defaults fit together");
-        let (ours, ours_of_sessions) = configure(&settings).expect("they can be had");
+        let (ours, ours_of_sessions) = configure(&settings, None).expect("they can be had");
         let theirs = ServerConfig::default();
         assert_eq!(format!("{ours:?}"), format!("{theirs:?}"));
         // A process draws its writer, and a node without `--cluster` counts in place of versions.

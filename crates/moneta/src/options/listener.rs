@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use moneta_net::HostPort;
+use moneta_net::{ClientCertificates, HostPort};
 use moneta_options::declaration::Opt;
 use moneta_options::file::{Table, unknown};
 use moneta_options::kinds::Kind;
@@ -15,6 +15,7 @@ use crate::options::sections::access::ADMIN_COMMANDS;
 use crate::options::sections::network::{
     IDLE_TIMEOUT, MAX_BYTES, MAX_CONNECTIONS, MAX_OPERATIONS, OUTPUT_LIMIT, UNIX_MASK,
 };
+use crate::options::sections::tls::TLS_CLIENTS;
 
 /// A listener from the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,6 +26,10 @@ pub struct ExtraListener {
     pub policy: Policy,
     /// The app of a proxy that all its requests are for.
     pub app: Option<String>,
+    /// Whether its connections are protected by TLS; `None`: as others of the node.
+    pub tls: Option<bool>,
+    /// What its clients show of themselves; `None`: as others of the node.
+    pub tls_clients: Option<ClientCertificates>,
     /// Limits that override the node's. In those of a second, 0 is written as it stands and means none.
     pub limits: ListenerLimits,
 }
@@ -47,8 +52,11 @@ pub enum ExtraAddress {
 pub fn keys() -> impl Iterator<Item = &'static str> {
     let limits = [MAX_CONNECTIONS.key(), IDLE_TIMEOUT.key(), OUTPUT_LIMIT.key(), ADMIN_COMMANDS.key()];
     let of_a_second = [MAX_OPERATIONS.key(), MAX_BYTES.key()];
-    ["address", "policy", "app", UNIX_MASK.key()].into_iter().chain(limits).chain(of_a_second)
+    ["address", "policy", "app", UNIX_MASK.key(), TLS, TLS_CLIENTS.key()].into_iter().chain(limits).chain(of_a_second)
 }
+
+/// Whether TLS protects its connections.
+const TLS: &str = "tls";
 
 /// The name of the array of tables.
 pub const TABLE: &str = "listener";
@@ -60,6 +68,7 @@ impl ExtraListener {
     /// The first thing that is wrong with it.
     pub fn read(table: &Table) -> Result<Self, Refusal> {
         let (mut address, mut policy, mut mask, mut app) = (None, Policy::Online, None, None);
+        let (mut tls, mut tls_clients) = (None, None);
         let mut limits = ListenerLimits::default();
         for entry in &table.entries {
             let text = table.text(entry)?;
@@ -68,6 +77,10 @@ impl ExtraListener {
                 "address" => address = Some(read_address(text).map_err(refuse)?),
                 "policy" => policy = read_policy(text).map_err(refuse)?,
                 "app" => app = Some(text.to_owned()),
+                TLS => tls = Some(read_switch(text).map_err(refuse)?),
+                key if key == TLS_CLIENTS.key() => {
+                    tls_clients = Some(read(&TLS_CLIENTS, text).map_err(|range| refuse(&range))?);
+                }
                 key if key == UNIX_MASK.key() => mask = Some(read(&UNIX_MASK, text).map_err(|range| refuse(&range))?),
                 key => {
                     if !read_limit(&mut limits, key, text).map_err(|range| refuse(&range))? {
@@ -85,7 +98,29 @@ impl ExtraListener {
                 "{TABLE}.{mask} ({origin}) is refused: this address is not a Unix socket"
             )));
         }
-        Ok(Self { address, policy, app, limits })
+        let refuse = |what: &str, why: &str| {
+            Err(Refusal::sentence(format!("{TABLE}.{what} ({}) is refused: {why}", table.origin)))
+        };
+        match &address {
+            ExtraAddress::Unix { .. } if tls == Some(true) => return refuse(TLS, "a Unix socket has no TLS"),
+            ExtraAddress::Unix { .. } if tls_clients.is_some() => {
+                return refuse(TLS_CLIENTS.key(), "a Unix socket has no TLS");
+            }
+            ExtraAddress::Tcp(HostPort { tls: Some(by_prefix), .. }) if tls.is_some_and(|tls| tls != *by_prefix) => {
+                return refuse(TLS, "what stands before its address says otherwise");
+            }
+            ExtraAddress::Tcp(HostPort { tls: by_prefix @ Some(_), .. }) => tls = *by_prefix,
+            _ => {}
+        }
+        if tls == Some(false) && tls_clients.is_some() {
+            return refuse(TLS_CLIENTS.key(), "without TLS clients show nothing");
+        }
+        Ok(Self { address, policy, app, tls, tls_clients, limits })
+    }
+
+    /// Whether it asks clients for certificates by its own word.
+    pub fn asks_clients(&self) -> bool {
+        self.tls_clients.is_some_and(|clients| clients != ClientCertificates::None)
     }
 }
 
@@ -97,6 +132,14 @@ fn read_address(text: &str) -> Result<ExtraAddress, &'static str> {
     host_port(text)
         .map(ExtraAddress::Tcp)
         .ok_or("an address with its port, as 127.0.0.1:11300, or the absolute path of a Unix socket")
+}
+
+fn read_switch(text: &str) -> Result<bool, &'static str> {
+    match text {
+        "on" => Ok(true),
+        "off" => Ok(false),
+        _ => Err("on or off"),
+    }
 }
 
 fn read_policy(text: &str) -> Result<Policy, &'static str> {
@@ -151,6 +194,10 @@ impl fmt::Display for ExtraListener {
         }
         let ListenerLimits { max_connections, idle_timeout, output_limit, commands, rates, door_connections: _ } =
             self.limits;
+        if let Some(tls) = self.tls {
+            write!(f, ", {TLS} {}", if tls { "on" } else { "off" })?;
+        }
+        write_limit(f, &TLS_CLIENTS, self.tls_clients)?;
         write_limit(f, &MAX_CONNECTIONS, max_connections)?;
         write_limit(f, &IDLE_TIMEOUT, idle_timeout)?;
         write_limit(f, &OUTPUT_LIMIT, output_limit)?;

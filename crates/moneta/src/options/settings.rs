@@ -10,7 +10,7 @@ use crate::options::app::{self, AppSettings};
 use crate::options::listener::ExtraListener;
 use crate::options::resolve::Resolved;
 use crate::options::sections::tiers::{self, StackSettings};
-use crate::options::sections::{access, cluster, flash, lmdb, memory, network, proxy, remote, rocks};
+use crate::options::sections::{access, cluster, flash, lmdb, memory, network, proxy, remote, rocks, tls};
 
 /// Everything `moneta serve` was asked for: options that fit together.
 #[derive(Clone, Debug)]
@@ -47,6 +47,7 @@ impl Settings {
             if is_proxy { Vec::new() } else { tiers::contradictions(&values) },
             cluster::contradictions(&values, &stack),
             access::contradictions(&values),
+            tls::contradictions(&values, &listeners),
         ]
         .concat();
         if refusals.is_empty() {

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::Ipv6Addr;
 
-use moneta_net::HostPort;
+use moneta_net::{HostPort, tls_prefix, without_tls_prefix};
 
 use crate::kinds::{Form, Kind};
 
@@ -55,7 +55,7 @@ impl Kind for Addresses {
 
     fn range(&self) -> String {
         "addresses separated by commas, each an IP address or host name, with `:port` if it is not --port's (IPv6 with a port: \
-         [::1]:11211)"
+         [::1]:11211); `notls:` or `tls:` before it where it is not as others"
             .into()
     }
 
@@ -72,7 +72,7 @@ impl Kind for AdminAddress {
     type Value = Option<HostPort>;
 
     fn read(&self, text: &str) -> Option<Option<HostPort>> {
-        if text == "off" { Some(None) } else { host_port(text).map(Some) }
+        if text == "off" { Some(None) } else { host_port(text).filter(|address| address.tls.is_none()).map(Some) }
     }
 
     fn write(&self, address: &Option<HostPort>) -> String {
@@ -95,13 +95,16 @@ pub struct ListenAddress {
     pub host: String,
     /// Its own port; `None` takes `--port`.
     pub port: Option<u16>,
+    /// Whether TLS protects its connections; `None`: as others of the process.
+    pub tls: Option<bool>,
 }
 
 impl ListenAddress {
-    /// Reads `host`, `host:port`, `::1`, `[::1]` or `[::1]:port`.
+    /// Reads `host`, `host:port`, `::1`, `[::1]` or `[::1]:port`, perhaps after `tls:` or `notls:`.
     pub fn read(text: &str) -> Option<Self> {
+        let (tls, text) = without_tls_prefix(text);
         if text.parse::<Ipv6Addr>().is_ok() {
-            return Some(Self { host: text.into(), port: None });
+            return Some(Self { host: text.into(), port: None, tls });
         }
         if let Some(rest) = text.strip_prefix('[') {
             let (host, port) = rest.split_once(']')?;
@@ -111,20 +114,20 @@ impl ListenAddress {
                 None if port.is_empty() => None,
                 None => return None,
             };
-            return Some(Self { host: host.into(), port });
+            return Some(Self { host: host.into(), port, tls });
         }
         let (host, port) = match text.split_once(':') {
             Some((host, port)) => (host, Some(port_number(port)?)),
             None => (text, None),
         };
-        is_host(host).then(|| Self { host: host.into(), port })
+        is_host(host).then(|| Self { host: host.into(), port, tls })
     }
 }
 
 /// Reads `host:port` or `[::1]:port` as an address to listen on: port 0 lets the kernel pick one.
 pub fn host_port(text: &str) -> Option<HostPort> {
-    let ListenAddress { host, port } = ListenAddress::read(text)?;
-    Some(HostPort::new(host, port?))
+    let ListenAddress { host, port, tls } = ListenAddress::read(text)?;
+    Some(HostPort { tls, ..HostPort::new(host, port?) })
 }
 
 /// Digits only: `parse` alone would take a sign.
@@ -139,12 +142,12 @@ fn is_host(text: &str) -> bool {
 
 impl fmt::Display for ListenAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let host = &self.host;
-        match self.port {
-            Some(port) => HostPort::new(host, port).fmt(f),
-            None if host.contains(':') => write!(f, "[{host}]"),
-            None => f.write_str(host),
+        let Self { host, port, tls } = self;
+        if let Some(port) = port {
+            return HostPort { tls: *tls, ..HostPort::new(host, *port) }.fmt(f);
         }
+        f.write_str(tls_prefix(*tls))?;
+        if host.contains(':') { write!(f, "[{host}]") } else { f.write_str(host) }
     }
 }
 
@@ -166,9 +169,18 @@ mod tests {
     }
 
     #[test]
+    fn a_prefix_says_whether_tls_protects_an_address_and_is_written_as_it_is_read() {
+        for (text, tls) in [("notls:a", false), ("notls:a:1", false), ("tls:[::1]", true), ("tls:[::1]:1", true)] {
+            let address = ListenAddress::read(text).expect("an address");
+            assert_eq!((address.tls, address.to_string().as_str()), (Some(tls), text));
+        }
+        assert_eq!(read("tls:11211"), Some(("tls".into(), Some(11_211))));
+    }
+
+    #[test]
     fn what_no_resolver_could_take_is_refused() {
         for text in
-            ["", ":11211", "a b", "host:", "host:70000", "host:+1", "[::1", "[::1]x", "[host]:1", "/run/x", "notls:a:1"]
+            ["", ":11211", "a b", "host:", "host:70000", "host:+1", "[::1", "[::1]x", "[host]:1", "/run/x", "notls:"]
         {
             assert_eq!(read(text), None, "{text}");
         }

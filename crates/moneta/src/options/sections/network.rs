@@ -24,7 +24,7 @@ section! {
         .when("When 11211 is taken, or several nodes share a machine. (memcached's -p 0 closes TCP; here --listen '' does.)");
 
     /// TCP addresses to listen on; may be repeated.
-    LISTEN: Addresses = Opt::new("listen", Addresses, || vec![ListenAddress { host: "127.0.0.1".into(), port: None }])
+    LISTEN: Addresses = Opt::new("listen", Addresses, || vec![ListenAddress { host: "127.0.0.1".into(), port: None, tls: None }])
         .short('l')
         .when(
             "When clients are on other machines: name the interface they come through, or 0.0.0.0 and :: for all, and read \

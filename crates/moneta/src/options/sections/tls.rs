@@ -3,33 +3,75 @@
 use std::sync::Arc;
 
 use anyhow::Context;
-use moneta_net::{Tls, TlsConfig};
+use moneta_net::{ClientCertificates, Tls, TlsAcceptor, TlsConfig};
 use moneta_options::declaration::Opt;
+use moneta_options::kinds::numbers::{Number, Seconds};
 use moneta_options::kinds::words::Choice;
+use moneta_options::report::{Origin, Refusal};
 use moneta_options::section;
+use moneta_options::subscribers::{Change, Effect, Subscribers};
 use moneta_options::values::Values;
+use moneta_server::config::{HandshakeLimits, ServerConfig};
 
 use crate::options::kinds::pem::Pem;
+use crate::options::listener::ExtraListener;
+use crate::options::sections::network;
 
 section! {
     "TLS";
 
-    /// This process's certificate, in PEM, with those between it and an authority.
+    /// This process's certificate, in PEM, with those between it and an authority. With it TCP listeners speak TLS: all but those
+    /// with `notls:` before their address, or `tls = "off"` in their table. Its file is looked at every few seconds, as those of
+    /// the options below, and all are read on SIGHUP; open connections go on with what they began with.
     TLS_CERT: Pem = Opt::new("tls_cert", Pem, || None)
-        .when("Where clients, or the servers that this process connects to, are to know it.");
+        .live()
+        .when("Where the network between clients and this process is not yours alone, or other servers are to know it.");
 
-    /// The key of that certificate, in PEM.
+    /// The key of that certificate, in PEM; where it is left out, it stands in the same place as the certificate.
     TLS_KEY: Pem = Opt::new("tls_key", Pem, || None)
+        .adjusted(|options, none| none.or_else(|| options.get(&TLS_CERT)))
+        .live()
         .when("With tls_cert. A credential of systemd or a command's output need not lie on disk.");
 
     /// Authorities that are believed, in PEM: of clients' certificates and of servers'. Connections to other servers are made
     /// over TLS where it is given, unless tls_connect says otherwise.
     TLS_CA: Pem = Opt::new("tls_ca", Pem, || None)
+        .live()
         .when("With an authority of the fleet's own: whoever that has signed is believed.");
 
     /// Lists of certificates that their authorities have revoked, in PEM.
     TLS_CRL: Pem = Opt::new("tls_crl", Pem, || None)
+        .live()
         .when("When a key was lost before its certificate ends.");
+
+    /// Whether clients show certificates: none are asked for, one that is shown must hold, or each must show one. A [[listener]]
+    /// may have its own.
+    TLS_CLIENTS: Choice<ClientCertificates> = Opt::new(
+        "tls_clients",
+        Choice(&[
+            ("none", ClientCertificates::None),
+            ("ask", ClientCertificates::Ask),
+            ("require", ClientCertificates::Require),
+        ]),
+        || ClientCertificates::None,
+    )
+    .when("require where only clients with a certificate of tls_ca may connect.");
+
+    /// How long a client's handshake of TLS may take.
+    TLS_HANDSHAKE_TIMEOUT: Seconds =
+        Opt::new("tls_handshake_timeout", Seconds { min: 1, max: 300 }, || HandshakeLimits::default().timeout)
+            .when("Longer where clients are far away or slow.");
+
+    /// Clients' handshakes of TLS under way at once; further clients wait. When all are, the oldest whose client has let 100 ms pass
+    /// makes room. Each counts as a connection.
+    TLS_HANDSHAKES: Number<usize> =
+        Opt::new("tls_handshakes", Number { min: 1, max: 65_535 }, || HandshakeLimits::default().most)
+            .when("Higher where many clients with long ways connect at the same moment.");
+
+    /// Threads for clients' handshakes of TLS, of lower priority than workers.
+    TLS_HANDSHAKE_THREADS: Number<usize> =
+        Opt::new("tls_handshake_threads", Number { min: 1, max: 64 }, || HandshakeLimits::default().threads)
+            .when("Higher where clients do not keep their connections: one thread does some thousand handshakes a second.");
 
     /// Whether connections to other servers (nodes, remote tiers, feeds) are made over TLS: auto, where tls_ca is given. An address
     /// that begins with `tls:` or `notls:` decides for itself.
@@ -63,4 +105,76 @@ pub fn load(options: &Values) -> anyhow::Result<Option<Arc<Tls>>> {
         return Ok(None);
     }
     Tls::load(config).map(Some).context("TLS cannot be had")
+}
+
+/// What protects a listener that says this of itself; `None` where nothing does.
+///
+/// # Errors
+/// If there is nothing to show, or whom to believe.
+pub fn acceptor(
+    options: &Values,
+    tls: Option<&Arc<Tls>>,
+    is_on: Option<bool>,
+    clients: Option<ClientCertificates>,
+) -> anyhow::Result<Option<TlsAcceptor>> {
+    let is_on = is_on.unwrap_or_else(|| options.get(&TLS_CERT).is_some());
+    let Some(tls) = tls.filter(|_| is_on) else { return Ok(None) };
+    let clients = clients.unwrap_or_else(|| options.get(&TLS_CLIENTS));
+    Ok(Some(tls.acceptor(clients)?))
+}
+
+/// Tells the server what handshakes may take.
+pub fn configure(options: &Values, server: &mut ServerConfig) {
+    server.handshakes = HandshakeLimits {
+        threads: options.get(&TLS_HANDSHAKE_THREADS),
+        most: options.get(&TLS_HANDSHAKES),
+        timeout: options.get(&TLS_HANDSHAKE_TIMEOUT),
+    };
+}
+
+/// Lets a reload read everything again.
+pub fn subscribe(subscribers: &mut Subscribers, tls: Option<&Arc<Tls>>) {
+    fn place<T: PartialEq>(change: &Change<T>) -> Effect {
+        if change.from == change.to { Effect::None } else { Effect::AfterRestart }
+    }
+    subscribers.on(&TLS_KEY, |change| Ok(place(&change)));
+    subscribers.on(&TLS_CA, |change| Ok(place(&change)));
+    subscribers.on(&TLS_CRL, |change| Ok(place(&change)));
+    let tls = tls.cloned();
+    subscribers.on(&TLS_CERT, move |change| {
+        let Some(tls) = tls.clone().filter(|_| change.from == change.to) else { return Ok(place(&change)) };
+        let prepared = tls.prepare().context("TLS stays as it is")?;
+        Ok(Effect::now(move || tls.apply(prepared)))
+    });
+}
+
+/// What cannot be had together.
+pub fn contradictions(options: &Values, listeners: &[(ExtraListener, Origin)]) -> Vec<Refusal> {
+    let mut refusals = Vec::new();
+    let (has_certificate, has_authorities) = (options.get(&TLS_CERT).is_some(), options.get(&TLS_CA).is_some());
+    if options.get(&TLS_KEY).is_some() && !has_certificate {
+        refusals.push(options.refuse(&TLS_KEY, "given together with tls_cert, the certificate whose key it is"));
+    }
+    if options.get(&TLS_CRL).is_some() && !has_authorities {
+        refusals.push(options.refuse(&TLS_CRL, "given together with tls_ca, the authorities whose lists these are"));
+    }
+    let asks = options.get(&TLS_CLIENTS) != ClientCertificates::None;
+    if asks && !(has_certificate && has_authorities) {
+        refusals.push(options.refuse(&TLS_CLIENTS, "none, unless tls_cert and tls_ca are given"));
+    }
+    if !has_certificate && network::listen(options).iter().any(|address| address.tls == Some(true)) {
+        refusals.push(options.refuse(&network::LISTEN, "without `tls:`, unless tls_cert is given"));
+    }
+    for (listener, origin) in listeners.iter().filter(|(listener, _)| listener.tls == Some(true) && !has_certificate) {
+        let address = &listener.address;
+        refusals.push(Refusal::sentence(format!("listener `{address}` ({origin}) is refused: TLS takes tls_cert")));
+    }
+    for (listener, origin) in listeners.iter().filter(|(listener, _)| listener.asks_clients()) {
+        if !(has_certificate && has_authorities) {
+            let address = &listener.address;
+            let why = "tls_clients takes tls_cert and tls_ca";
+            refusals.push(Refusal::sentence(format!("listener `{address}` ({origin}) is refused: {why}")));
+        }
+    }
+    refusals
 }
