@@ -113,7 +113,7 @@ impl Client {
         Ok(self.write(key.as_ref(), value.as_ref(), how, WriteMode::Replace, None).await?.is_some())
     }
 
-    /// Puts bytes behind the value that is there; false if there is none.
+    /// Puts bytes after the value that is there; false if there is none.
     ///
     /// # Errors
     /// As [`Client::add`].

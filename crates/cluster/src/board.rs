@@ -187,7 +187,7 @@ pub(crate) fn encode(number: u64, app: &str, lacks: &Lacks) -> Vec<u8> {
     post
 }
 
-/// A post's number, what it says, and what is behind that. `None`: it is of another app, or makes no sense.
+/// A post's number, what it says, and what is after that. `None`: it is of another app, or makes no sense.
 fn decode<'a>(post: &'a [u8], app: &str) -> Option<(u64, Lacks, &'a [u8])> {
     let (number, mut rest) = post.split_first_chunk::<8>()?;
     if text(&mut rest)? != &app.as_bytes()[..app.len().min(255)] {

@@ -132,7 +132,7 @@ impl Call {
         self.shared.doubt(self.node(node))
     }
 
-    /// Goes on with `task` behind the answer. Threads without connections wait for it.
+    /// Goes on with `task` after the answer. Threads without connections wait for it.
     pub(crate) async fn behind(&self, task: Task) {
         match &self.at {
             At::Worker(reactor, _) => reactor.spawn(task),

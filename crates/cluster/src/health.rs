@@ -175,7 +175,7 @@ impl NodeHealth {
         probe_at != 0 && (probe_at <= now || probe_at > now.saturating_add(LONGEST))
     }
 
-    /// If it is ejected, it is probed at `now`, unless that is to be earlier. Where that probe fails, the pause behind it is no
+    /// If it is ejected, it is probed at `now`, unless that is to be earlier. Where that probe fails, the pause after it is no
     /// longer than the one before.
     pub(crate) fn probe_by(&self, now: u64) {
         let earlier = |probe_at: u64| (probe_at > now).then_some(now.max(1));

@@ -144,7 +144,7 @@ impl Hints {
         self.state.lock().oldest(count)
     }
 
-    /// Puts hints behind all others.
+    /// Puts hints after all others.
     pub(crate) fn put_off(&self, keys: &[&[u8]]) {
         let mut state = self.state.lock();
         keys.iter().for_each(|key| state.put_off(key));

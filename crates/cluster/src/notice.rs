@@ -1,7 +1,7 @@
 //! What the processes of an app tell each other together: one post of all of them, however many they are, to which each adds what
 //! it lacks.
 //!
-//! The post: an empty one of [`super::board`], which builds before this one take for that, and behind it
+//! The post: an empty one of [`super::board`], which builds before this one take for that, and after it
 //! `nodes u8 | length u8, node | until u64 | … | topologies u8 | epoch u64, hash u64, at u64, seen u64 | …`, little-endian.
 
 use crate::post_names;
@@ -62,7 +62,7 @@ impl Notice {
         }
     }
 
-    /// What a post says behind its begin. `None`: it makes no sense.
+    /// What a post says after its begin. `None`: it makes no sense.
     pub(crate) fn decode(rest: &[u8]) -> Option<Self> {
         let (count, mut rest) = rest.split_first()?;
         let mut full = Vec::new();

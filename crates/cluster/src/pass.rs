@@ -16,7 +16,7 @@ const AGAIN_MAX: u64 = 300_000;
 #[derive(Default)]
 pub(crate) struct Sweep {
     pub(crate) pass: Option<Pass>,
-    /// When the next one may begin, in milliseconds since the Unix epoch; and the pause behind that.
+    /// When the next one may begin, in milliseconds since the Unix epoch; and the pause after that.
     next_at: u64,
     pause: u64,
 }

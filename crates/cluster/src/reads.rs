@@ -126,7 +126,7 @@ impl Looking {
     pub(crate) fn next_node(&mut self) -> Option<usize> {
         let shared = &self.call.shared;
         let node = *self.order.get(self.tries)?;
-        // The first try is free; of those behind it all but one are made only where nothing has answered yet. What is in doubt is
+        // The first try is free; of those after it all but one are made only where nothing has answered yet. What is in doubt is
         // compared, so that a delete or a newer write shows that one of enough nodes has.
         if self.is_in_doubt() {
             if self.call.node(node).health.is_ejected() && self.is_enough() {
@@ -205,7 +205,7 @@ impl Looking {
         None
     }
 
-    /// Gives the item to the near ones of those that were asked before the last one, behind the answer.
+    /// Gives the item to the near ones of those that were asked before the last one, after the answer.
     fn fill(&self, item: Item) -> Stage {
         // There was something newer, which the copies that took it may have lost: others are not given what is older.
         if self.call.is_outlived(&self.key.key(), item.meta.version()) {

@@ -220,7 +220,7 @@ impl Call {
         self.note_missed(node, key.key().bytes, sent.missed(self.shared.clock.millis()));
     }
 
-    /// Waits behind the answer for the nodes that have not answered yet, and takes note of what they did not take.
+    /// Waits after the answer for the nodes that have not answered yet, and takes note of what they did not take.
     pub(crate) async fn watch_rest(&self, mut spread: Spread, key: &OwnedKey, missed: Missed, mut fate: Fate) {
         // Reads that go to these copies meanwhile do not believe what is older.
         spread.nodes().for_each(|node| self.node(node).flight.note(key.key().hash, missed));

@@ -81,7 +81,7 @@ impl World {
         self
     }
 
-    /// As one request of a worker, which goes on until everything behind its answer has ended, too.
+    /// As one request of a worker, which goes on until everything after its answer has ended, too.
     fn call(&self, op: Op<'_>) -> Result<Outcome, StoreError> {
         let mut reactors = Reactors::default();
         component::attach(&self.cluster, &mut reactors);

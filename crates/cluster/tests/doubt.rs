@@ -263,7 +263,7 @@ fn what_another_copy_may_have_is_in_doubt_until_that_answers() {
     assert!((0..KEYS).all(|number| back.version(&key(number)) == one.version(&key(number))));
 }
 
-/// The flush and what is in doubt are two things: what was written behind the flush lives on.
+/// The flush and what is in doubt are two things: what was written after the flush lives on.
 #[test]
 fn a_missed_flush_and_more_than_is_kept_behind_it_empty_nothing_else() {
     let world = World::new();

@@ -1,4 +1,4 @@
-//! Hints that cannot be delivered yet hold up none behind them. Else a node that is back stays without all that it missed for as
+//! Hints that cannot be delivered yet hold up none after them. Else a node that is back stays without all that it missed for as
 //! long as a third one is away.
 
 mod common;

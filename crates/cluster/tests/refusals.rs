@@ -107,7 +107,7 @@ fn what_one_node_refuses_does_not_outrank_what_most_say() {
 #[test]
 fn where_no_answer_is_waited_for_refusals_are_told_from_the_next_write_on() {
     let world = World::new(Ack::None, [AHEAD; 3]);
-    // Its refusals come behind its answer.
+    // Its refusals come after its answer.
     assert!(world.set().is_ok());
     for _ in 0..3 {
         let ended = world.set();

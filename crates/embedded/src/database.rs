@@ -47,7 +47,7 @@ pub trait Database: Sized + Send + Sync + 'static {
     /// If the library fails.
     fn read(&self, shard: usize, key: &[u8], look: &mut dyn FnMut(&[u8])) -> Result<bool, Failure>;
 
-    /// Shows keys and records in some fixed order, behind the key `after` or from the first, until
+    /// Shows keys and records in some fixed order, after the key `after` or from the first, until
     /// `look` returns false.
     ///
     /// # Errors

@@ -26,7 +26,7 @@ struct Row {
 #[derive(Default)]
 struct Page {
     rows: Vec<Row>,
-    /// Where to go on; `None` behind the shard's last item.
+    /// Where to go on; `None` after the shard's last item.
     next: Option<Box<[u8]>>,
 }
 

@@ -88,7 +88,7 @@ fn fill(flash: &Flash) {
     let _ = flash.delete(&Key::new(b"deleted", flash.seed()), &Delete::default()).now().unwrap();
 }
 
-/// A version that another node made so many seconds behind the begin of the fixture.
+/// A version that another node made so many seconds after the begin of the fixture.
 fn version(seconds: u32) -> Version {
     Version::new(Version::at(u64::from(THEN_3 + seconds) * 1000).local() + 5, Origin::new(3, 2))
 }

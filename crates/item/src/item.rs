@@ -86,7 +86,7 @@ pub struct Value<'a> {
     rest: Option<&'a dyn Rest>,
 }
 
-/// The part of a value behind its first run.
+/// The part of a value after its first run.
 pub trait Rest {
     /// Length in bytes.
     fn len(&self) -> usize;

@@ -63,7 +63,7 @@ pub enum WriteMode {
     Add,
     /// Store only over something.
     Replace,
-    /// Put the value behind the one that is there; flags and expiry stay.
+    /// Put the value after the one that is there; flags and expiry stay.
     Append,
     /// Put the value before the one that is there; flags and expiry stay.
     Prepend,

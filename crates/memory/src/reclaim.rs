@@ -239,7 +239,7 @@ impl Shard {
     }
 
     /// A fragment came to the old end of the log before the record it belongs to: a large item that moved lies with its
-    /// record behind its fragments. It is judged as a whole.
+    /// record after its fragments. It is judged as a whole.
     fn judge_owner(&mut self, number: u32, offset: usize, now: u32, mercy: Mercy) {
         let location = Location::new(number, offset);
         let (fragment, _) = self.segments.fragment(location);

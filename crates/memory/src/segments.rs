@@ -227,7 +227,7 @@ impl Segments {
         !open && segment.live as usize == self.fragment(location).0.size() && segment.live as usize > CAPACITY / 2
     }
 
-    /// Moves a sealed segment to the young end of a log that has an open segment, just behind that one.
+    /// Moves a sealed segment to the young end of a log that has an open segment, just after that one.
     pub(crate) fn rejuvenate(&mut self, number: u32, log: Log) {
         self.unlink(number);
         let newest = self.queues[log as usize].newest;
@@ -330,7 +330,7 @@ impl Segments {
         self.segment(location.segment()).key(location.offset())
     }
 
-    /// A range of bytes behind `location`, all of it in one record: behind that another thread may be filling room.
+    /// A range of bytes after `location`, all of it in one record: after that another thread may be filling room.
     #[inline]
     pub(crate) fn bytes(&self, location: Location, range: Range<usize>) -> &[u8] {
         let offset = location.offset();
@@ -350,7 +350,7 @@ impl Segments {
         self.segment_mut(location.segment()).page.slice_mut(offset..offset + length)
     }
 
-    /// A range of bytes behind `location` for use without the lock. The segment must be pinned meanwhile.
+    /// A range of bytes after `location` for use without the lock. The segment must be pinned meanwhile.
     pub(crate) fn part(&self, location: Location, range: Range<usize>) -> moneta_pages::Part {
         let offset = location.offset();
         self.segment(location.segment()).page.part(offset + range.start..offset + range.end)
@@ -500,7 +500,7 @@ pub(crate) struct Census {
     pub(crate) soonest: u32,
 }
 
-// No slice reaches behind the record it is for: there another thread may be filling room without the shard's lock, and a slice
+// No slice reaches after the record it is for: there another thread may be filling room without the shard's lock, and a slice
 // over bytes that are written meanwhile is undefined, read or not.
 impl Segment {
     #[inline(always)]

@@ -40,7 +40,7 @@ impl std::fmt::Debug for Newer<'_> {
 pub(crate) enum Plan {
     /// Store the value as this version.
     Value(NewItem),
-    /// Store the old value with the new one behind or before it.
+    /// Store the old value with the new one after or before it.
     Join { version: NewItem, append: bool },
     /// Do not store.
     Refuse(Written),

@@ -1,6 +1,6 @@
 //! Records beside room that another thread fills without the shard's lock.
 //!
-//! Guards against a look at a record that takes in what lies behind it. That goes well on every machine at hand and is undefined
+//! Guards against a look at a record that takes in what lies after it. That goes well on every machine at hand and is undefined
 //! all the same: Miri sees it (`make miri`).
 
 mod common;

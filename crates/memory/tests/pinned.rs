@@ -114,7 +114,7 @@ fn the_limit_sinks_while_the_oldest_segments_are_being_read() {
 
 #[test]
 fn an_append_takes_the_value_that_is_there_when_it_takes_effect() {
-    // A short value overwritten in place under the CAS value it had, while a long one is being put behind it.
+    // A short value overwritten in place under the CAS value it had, while a long one is being put after it.
     let node = Node::new(&config(8 << 20));
     let fixed = Write { new_cas: Some(1 << 60), ..Write::default() };
     let tail = vec![b'-'; 500_000];

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use moneta_store::{Calls as _, Clock, Key, Store, Version};
 
-/// What a store keeps free behind a kill is less: 3 seconds on a library, a few of the flush intervals on flash.
+/// What a store keeps free after a kill is less: 3 seconds on a library, a few of the flush intervals on flash.
 const AHEAD_MAX: Duration = Duration::from_secs(5);
 
 /// Waits until the clock is where the store's versions begin. If they are too far ahead for that, the clock was set back: then it

@@ -170,7 +170,7 @@ fn a_node_that_was_killed_shows_nothing_old_when_it_is_back() {
     }
     assert!(copies.metric(1, "catch_up_taken_total") >= 300);
     assert_eq!(copies.metric(1, "catch_up_dropped_total"), 0);
-    // What comes behind is followed for a while, also by a node that proxies do not write to.
+    // What comes after is followed for a while, also by a node that proxies do not write to.
     copies.node(0).exchange("set late 0 0 1\r\nx\r\n");
     b.wait_for(|| value(b, "late").is_some(), "a change of another copy never arrives");
 }

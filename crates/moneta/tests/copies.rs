@@ -20,14 +20,14 @@ const COPIES: usize = 3;
 /// Keys that are only written, and keys that are deleted, too.
 const KEYS: [(&str, u32); 2] = [("kept", 30), ("deleted", 30)];
 const PATIENCE: Duration = Duration::from_secs(90);
-/// How far versions may be from the order of time: clocks here are one, but a node's versions are ahead of it behind a kill.
+/// How far versions may be from the order of time: clocks here are one, but a node's versions are ahead of it after a kill.
 const APART: Duration = Duration::from_secs(4);
 
 /// A write that was answered with its version.
 #[derive(Clone, Debug)]
 struct Written {
     version: u64,
-    /// `None`: what was there with more behind it, or a number.
+    /// `None`: what was there with more after it, or a number.
     value: Option<String>,
     answered: Instant,
 }

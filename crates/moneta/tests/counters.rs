@@ -68,7 +68,7 @@ fn cas_values_are_small_and_grow_with_each_write() {
 fn no_end_of_the_node_makes_a_cas_value_come_again() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     std::fs::create_dir(folder.path().join("alone")).expect("a folder");
-    // RAM alone has no items behind a restart, and may begin anew.
+    // RAM alone has no items after a restart, and may begin anew.
     for arguments in nodes(folder.path().to_str().expect("a plain path")).into_iter().skip(1) {
         let mut last = 0;
         for signal in [Signal::SIGTERM, Signal::SIGKILL, Signal::SIGKILL, Signal::SIGTERM, Signal::SIGKILL] {

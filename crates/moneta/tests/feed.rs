@@ -241,7 +241,7 @@ fn a_node_that_was_killed_catches_up() {
     ends_alike(&one, &back);
 }
 
-/// A reader of a node on an SSD goes on behind a kill of that node, from the log: of what was on the device, nothing is missing,
+/// A reader of a node on an SSD goes on after a kill of that node, from the log: of what was on the device, nothing is missing,
 /// and no gap is told.
 #[test]
 fn a_reader_goes_on_when_its_source_was_killed() {
@@ -265,7 +265,7 @@ fn a_reader_goes_on_when_its_source_was_killed() {
     ends_alike(&source, &target);
     // It writes that down when all of it was taken.
     target.wait_for(|| cursor.exists(), "the reader keeps no cursor");
-    // The reader is away while this happens, and the node is killed behind it.
+    // The reader is away while this happens, and the node is killed after it.
     drop(reader);
     sets(&source, 15..30);
     source.exchange("delete k3\r\nmd k4 I\r\ntouch k5 1500\r\n");
@@ -306,7 +306,7 @@ fn version_of(node: &Node) -> u64 {
     version.unwrap_or_else(|| panic!("{answer}"))
 }
 
-/// A node keeps versions free above those that it gave out, so that none comes twice behind a kill. It must not serve while they
+/// A node keeps versions free above those that it gave out, so that none comes twice after a kill. It must not serve while they
 /// are ahead of the clock: other copies would refuse what is written, and writes through a proxy would find something newer.
 #[test]
 fn versions_are_not_ahead_of_the_clock_behind_a_kill() {

@@ -108,7 +108,7 @@ impl Client {
         Self(connect(node.address()))
     }
 
-    /// Sends a command, and `mn` behind it; what comes before the answer to that.
+    /// Sends a command, and `mn` after it; what comes before the answer to that.
     fn ask(&mut self, command: &str) -> String {
         self.0.write_all(format!("{command}\r\nmn\r\n").as_bytes()).expect("it reads");
         let (mut answer, mut buffer) = (Vec::new(), [0; 4096]);
@@ -369,7 +369,7 @@ fn many_keys_and_pipelined_requests_are_answered_in_order_also_without_a_node() 
             let mut some = |count: usize| (0..count).map(|_| rng.usize(..KEYS + 30)).collect::<Vec<usize>>();
             let several = some(2 + 3 * round);
             assert_eq!(client.ask(get(&several).trim_end()), hits(&several, value));
-            // A write in the middle, of a key that is read before and behind it.
+            // A write in the middle, of a key that is read before and after it.
             let (singles, changed) = (some(30), round);
             let mut sent: String = singles.iter().map(|key| get(&[*key])).collect();
             let mut expected: String = singles.iter().map(|key| hits(&[*key], value)).collect();

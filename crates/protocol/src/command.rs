@@ -47,7 +47,7 @@ pub struct TextStyle {
     pub noreply: bool,
     /// `gets` and `gats`: the CAS value follows the length.
     pub with_cas: bool,
-    /// The line of a `get` goes on behind the keys of this command: `END` is not due yet.
+    /// The line of a `get` goes on after the keys of this command: `END` is not due yet.
     pub more: bool,
 }
 
@@ -192,7 +192,7 @@ pub enum Command<'a> {
     Quit(Style<'a>),
     /// `stats`, with its arguments as sent: empty for the general group.
     Stats {
-        /// Everything behind the command word, trimmed.
+        /// Everything after the command word, trimmed.
         arguments: &'a [u8],
         /// How to answer.
         style: Style<'a>,
@@ -206,43 +206,43 @@ pub enum Command<'a> {
     },
     /// `watch` and its arguments as sent.
     Watch {
-        /// Everything behind the command word, trimmed.
+        /// Everything after the command word, trimmed.
         arguments: &'a [u8],
     },
     /// `changes` and its arguments as sent.
     Changes {
-        /// Everything behind the command word, trimmed.
+        /// Everything after the command word, trimmed.
         arguments: &'a [u8],
     },
     /// `board` and its arguments as sent: what proxies tell each other.
     Board {
-        /// Everything behind the command word, trimmed.
+        /// Everything after the command word, trimmed.
         arguments: &'a [u8],
     },
     /// `lru_crawler metadump|mgdump all|hash|CLASSES`, and the rest of `lru_crawler`.
     LruCrawler {
-        /// Everything behind the command word, trimmed.
+        /// Everything after the command word, trimmed.
         arguments: &'a [u8],
         /// How to answer.
         style: Style<'a>,
     },
     /// `lru ...`: accepted where it has a meaning here.
     Lru {
-        /// Everything behind the command word, trimmed.
+        /// Everything after the command word, trimmed.
         arguments: &'a [u8],
         /// How to answer.
         style: Style<'a>,
     },
     /// `slabs ...`: there are no slab classes; answered as memcached does with reassignment off.
     Slabs {
-        /// Everything behind the command word, trimmed.
+        /// Everything after the command word, trimmed.
         arguments: &'a [u8],
         /// How to answer.
         style: Style<'a>,
     },
     /// `shutdown`, `shutdown graceful`.
     Shutdown {
-        /// Everything behind the command word, trimmed.
+        /// Everything after the command word, trimmed.
         arguments: &'a [u8],
     },
     /// Binary SASL list, auth or step.

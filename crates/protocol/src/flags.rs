@@ -1,4 +1,4 @@
-//! The flags of meta commands: one letter each, in any order, with what stands behind it.
+//! The flags of meta commands: one letter each, in any order, with what stands after it.
 
 use moneta_item::request::{Exptime, KEY_MAX};
 

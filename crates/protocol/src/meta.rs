@@ -20,7 +20,7 @@ fn terms_of(decoder: &Decoder) -> Terms {
     }
 }
 
-/// Decodes a meta command; `rest` is what stands behind its two letters on the line.
+/// Decodes a meta command; `rest` is what stands after its two letters on the line.
 pub(crate) fn decode<'a>(
     decoder: &mut Decoder,
     input: &'a [u8],

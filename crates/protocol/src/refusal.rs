@@ -116,13 +116,13 @@ pub mod lines {
     pub const INVALID_OR_DUPLICATE_FLAG: &str = "CLIENT_ERROR invalid or duplicate flag";
     /// A meta flag whose argument is no number.
     pub const BAD_TOKEN: &str = "CLIENT_ERROR bad token in command line format";
-    /// Meta `O` with more than 31 bytes behind it.
+    /// Meta `O` with more than 31 bytes after it.
     pub const OPAQUE_TOO_LONG: &str = "CLIENT_ERROR opaque token too long";
     /// More than 20 tokens on a meta line.
     pub const TOO_MANY_FLAGS: &str = "CLIENT_ERROR options flags are too long";
     /// A key that is not base64 under meta `b`.
     pub const BAD_BASE64: &str = "CLIENT_ERROR error decoding key";
-    /// Meta `M` with other than one byte behind it.
+    /// Meta `M` with other than one byte after it.
     pub const BAD_MODE_LENGTH: &str = "CLIENT_ERROR incorrect length for M token";
     /// `ms` with a mode that does not exist.
     pub const BAD_SET_MODE: &str = "CLIENT_ERROR invalid mode for ms M token";

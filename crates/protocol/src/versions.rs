@@ -31,7 +31,7 @@ const fn letters(letters: &[u8]) -> u128 {
     bits
 }
 
-/// The number behind a letter among the flags of a line.
+/// The number after a letter among the flags of a line.
 fn argument(mut line: &[u8], letter: u8) -> Option<u64> {
     let token = std::iter::from_fn(|| next_token(&mut line)).find(|token| token[0] == letter)?;
     number::unsigned(&token[1..])

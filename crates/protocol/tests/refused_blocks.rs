@@ -55,7 +55,7 @@ fn a_refused_line_takes_its_data_block_with_it_or_closes() {
     }
 }
 
-/// Without this a block of 2 GiB behind a malformed line would be kept until it is complete.
+/// Without this a block of 2 GiB after a malformed line would be kept until it is complete.
 #[test]
 fn the_block_of_a_refused_line_needs_no_room() {
     for line in ["set k -1 0 2000000000\r\n", "cas k 0 0 2000000000 x\r\n", "ms k 2000000000 F-1\r\n"] {

@@ -15,7 +15,7 @@ const LIMITS: SuiteConfig = SuiteConfig { memory: 64 << 20, value_max: 100 << 10
 
 /// What memcached leaves to chance or to settings: whether a number that becomes shorter is filled up with spaces depends on
 /// who holds the item; an item may grow by appending beyond the suite's limit; a recache that is wanted just when the item
-/// was touched depends on the second; and digits with a space or a zero before or behind them are a number, whatever follows.
+/// was touched depends on the second; and digits with a space or a zero before or after them are a number, whatever follows.
 fn is_certain(operation: &Operation) -> bool {
     match operation {
         Operation::Set { value: value @ Payload::Bytes { length, .. }, request, .. } => {

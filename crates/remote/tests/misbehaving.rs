@@ -56,7 +56,7 @@ fn unreliable(mut visit: Visit, dice: &AtomicU64) {
     while let Some(asked) = visit.next() {
         let reply = asked.hit(&value_of(&asked.key));
         let going_on = match rng.u32(0..1500) {
-            // The reply never comes, but those behind it do.
+            // The reply never comes, but those after it do.
             0..8 => true,
             // Half of it, and then the end.
             8..12 => {

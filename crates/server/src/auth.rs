@@ -51,7 +51,7 @@ pub struct Users {
 }
 
 impl Users {
-    /// Reads `user:password` lines; empty lines are skipped, everything behind the first colon is the password.
+    /// Reads `user:password` lines; empty lines are skipped, everything after the first colon is the password.
     ///
     /// # Errors
     /// On the first malformed line, or if there is no user.

@@ -56,7 +56,7 @@ impl Inbound {
         !self.is_empty() && self.left() >= self.needed
     }
 
-    /// Reads once, into `buffer` or behind the bytes of the private buffer.
+    /// Reads once, into `buffer` or after the bytes of the private buffer.
     #[inline]
     pub(crate) fn read(&mut self, transport: &mut Transport, buffer: &mut Vec<u8>) -> Result<Received, TransportError> {
         self.shared = self.left() <= SMALL && self.needed <= buffer.capacity();

@@ -186,7 +186,7 @@ impl Prefixes {
         with(entry);
     }
 
-    /// Appends a line for each of the first `most` prefixes behind `after`, in order. Prefixes are percent-encoded where a line
+    /// Appends a line for each of the first `most` prefixes after `after`, in order. Prefixes are percent-encoded where a line
     /// requires it.
     pub fn write(&self, shown: Shown, after: Option<&[u8]>, most: usize, out: &mut Vec<u8>) -> Tallied {
         let sums = self.sums(after, most);
@@ -200,7 +200,7 @@ impl Prefixes {
         Tallied { last: sums.into_keys().next_back(), is_all }
     }
 
-    /// The sums over all threads of the first `most` prefixes behind `after`. Looks at no more of each lane.
+    /// The sums over all threads of the first `most` prefixes after `after`. Looks at no more of each lane.
     fn sums(&self, after: Option<&[u8]>, most: usize) -> ByPrefix {
         let begin = after.map_or(Bound::Unbounded, Bound::Excluded);
         let mut sums = ByPrefix::new();
@@ -209,7 +209,7 @@ impl Prefixes {
                 sums.entry(prefix.clone()).or_default().add(counts);
             }
         }
-        // Of those behind them a lane may have more.
+        // Of those after them a lane may have more.
         while sums.len() > most {
             sums.pop_last();
         }

@@ -47,7 +47,7 @@ const OUTPUT_KEPT: usize = 1024 * 1024;
 const EVENTS: usize = 512;
 /// How long the loop takes more requests, while some come, before it submits I/O that gains by them.
 const GATHERING: Duration = Duration::from_micros(200);
-/// How long replies to pipelined requests may wait for those behind them, to be sent together.
+/// How long replies to pipelined requests may wait for those after them, to be sent together.
 const HELD_BACK: Duration = Duration::from_millis(5);
 /// How often to look for connections that are idle, or hold memory for too long.
 const SCAN: Duration = Duration::from_secs(1);

@@ -38,7 +38,7 @@ fn many_connections_wait_at_once_and_all_are_woken() {
     for client in &mut clients {
         client.send([set("slow", b"value"), b"get slow2\r\n".to_vec(), b"get slow\r\n".to_vec()].concat());
     }
-    // The read of the same key starts behind the set.
+    // The read of the same key starts after the set.
     eventually("all wait", || server.gate.waiting() == 80);
     server.gate.open();
     for client in &mut clients {

@@ -20,7 +20,7 @@ pub const COPY_READER: &str = "catch-up";
 
 /// Tells of the changes of a store, in about the order in which they happened.
 pub trait Feed: Send + Sync {
-    /// Where the feed ends now: what comes behind this happens from now on.
+    /// Where the feed ends now: what comes after this happens from now on.
     fn end(&self) -> Place;
 
     /// Where the changes since a moment begin, in milliseconds since the Unix epoch, by this store's clock.

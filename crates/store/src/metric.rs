@@ -52,7 +52,7 @@ pub enum Unit {
 /// Where the `stats` command shows a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Keys {
-    /// Under the metric's name, with the value of each label behind a colon.
+    /// Under the metric's name, with the value of each label after a colon.
     Own,
     /// The metric's samples, in order, under one of these each; no sample beyond them, and none whose key is empty. `{}`
     /// stands for the value of the sample's first label.

@@ -14,7 +14,7 @@ pub type Pending<T = Outcome> = Pin<Box<dyn Future<Output = Result<T, StoreError
 
 /// Reads of several keys that have to wait: one end for each key, in their order.
 pub trait Reads {
-    /// How the next read ends; `None` behind the last one. `out` sees the item of a hit while it still lies in the store, and the
+    /// How the next read ends; `None` after the last one. `out` sees the item of a hit while it still lies in the store, and the
     /// read ends as [`Lookup::Visited`]; a hit that ends as [`Lookup::Found`] was not shown.
     fn poll_next(
         self: Pin<&mut Self>,

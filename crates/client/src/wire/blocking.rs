@@ -357,7 +357,7 @@ impl Dialogue {
         self.limit(self.timeout.map(|timeout| timeout + Duration::from_secs((bytes / SLOWEST) as u64)));
     }
 
-    /// Reads at least `lacking` bytes behind what is there.
+    /// Reads at least `lacking` bytes after what is there.
     fn receive(&mut self, lacking: usize) -> io::Result<()> {
         self.input.drain(..std::mem::take(&mut self.read));
         if self.input.len() + lacking < KEPT && self.input.capacity() > KEPT {

@@ -1,7 +1,7 @@
 //! The client's side of the three protocols: requests to bytes, bytes to answers. No I/O and no clock, so it serves
 //! non-blocking connections (the store `moneta_remote`) and blocking ones ([`blocking`]) alike.
 //!
-//! A request is encoded behind others; what [`encode`] returns is kept and given to [`decode`] when its turn in the stream of
+//! A request is encoded after others; what [`encode`] returns is kept and given to [`decode`] when its turn in the stream of
 //! replies has come. Every reply of meta and binary carries the number that its request was given (`O`, opaque), and a text
 //! reply with an item its key: a reply that does not match its request breaks the connection ([`Broken`]) and is discarded.
 

@@ -12,7 +12,8 @@ use super::tokens;
 /// A key that nothing is stored under: for questions whose answers do not matter.
 pub const PROBE_KEY: &[u8] = b"moneta:probe";
 /// Asks for the version and, should this be a Moneta, for wide expiration times; whether `mn` is known; whether a client may
-/// choose CAS values (`E`); what is known of versions; for codes of failures. memcached looks at nothing behind `version`, and does not know `mv`.
+/// choose CAS values (`E`); what is known of versions; for codes of failures. memcached looks at nothing after `version`, and
+/// does not know `mv`.
 const TEXT_QUESTIONS: &[u8] = b"version wide-times\r\nmn\r\nmg moneta:probe s E1\r\nmv\r\nversion error-codes\r\n";
 /// Replies to these.
 const TEXT_REPLIES: usize = 5;
@@ -20,7 +21,7 @@ const TEXT_REPLIES: usize = 5;
 const GRANTED: &[u8] = b" wide-times";
 /// How the reply to `mv` begins if the server takes versions in the form that is written here.
 const KNOWS_VERSIONS: &[u8] = b"MV 2 ";
-/// What a server answers that wants nothing behind `version`.
+/// What a server answers that wants nothing after `version`.
 const NO_SUCH_COMMAND: &[u8] = b"ERROR";
 const UNKNOWN: Broken = Broken("a reply that no memcached gives");
 

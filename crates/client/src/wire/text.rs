@@ -212,7 +212,7 @@ pub(super) fn statistics(input: &[u8]) -> Result<Decoded<'_>, Broken> {
     }
 }
 
-/// Whether a line behind the first one is the end of a list.
+/// Whether a line after the first one is the end of a list.
 fn has_end(list: &[u8]) -> bool {
     memchr::memmem::find_iter(list, b"\nEND").any(|at| {
         let after = &list[at + 1 + END_LINE.len()..];

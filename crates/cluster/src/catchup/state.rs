@@ -123,7 +123,7 @@ impl CatchUpState {
         Endpoint { connector: self.config.connector.clone(), ..Endpoint::new(node.clone()) }.patient(patience)
     }
 
-    /// The node goes on to refuse reads, behind its deadline.
+    /// The node goes on to refuse reads, after its deadline.
     pub(super) fn stay_out(&self) {
         let mut note = self.note.lock();
         if note.is_none() {

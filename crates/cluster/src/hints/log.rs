@@ -99,7 +99,7 @@ impl Log {
         Ok((Self { path: path.to_owned(), file }, entries))
     }
 
-    /// Brings records to the device, behind those that are there.
+    /// Brings records to the device, after those that are there.
     pub(super) fn append(&mut self, records: &[u8]) -> io::Result<()> {
         self.file.write_all(records)?;
         self.file.sync_data()

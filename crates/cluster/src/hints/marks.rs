@@ -70,7 +70,7 @@ impl Marks {
         }
     }
 
-    /// The list at the begin of `bytes`, and what is behind it. `None`: there is none, or one that makes no sense.
+    /// The list at the begin of `bytes`, and what is after it. `None`: there is none, or one that makes no sense.
     pub(crate) fn decode(bytes: &[u8]) -> Option<(Self, &[u8])> {
         let (head, rest) = bytes.split_at_checked(HEAD)?;
         let (bits, count) = (u32::from(head[0]), usize::from(u16::from_le_bytes([head[1], head[2]])));

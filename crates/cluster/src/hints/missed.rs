@@ -14,7 +14,7 @@ pub(crate) struct Missed {
     /// It was a delete.
     pub(crate) deleted: bool,
     /// The newest delete among this write and those before it that were missed, too; 0 if there is none. What is no newer is
-    /// gone, also where the write behind it came to nothing.
+    /// gone, also where the write after it came to nothing.
     pub(crate) buried: Version,
     /// When it was made or was last known to be current, in milliseconds since the Unix epoch.
     pub(crate) at: u64,

@@ -69,7 +69,7 @@ struct Hint {
 /// What is to be written.
 pub(super) enum Unwritten {
     Nothing,
-    /// These, behind what is there.
+    /// These, after what is there.
     Records(Vec<u8>),
     /// All there is, in place of what is there.
     All,
@@ -185,7 +185,7 @@ impl State {
             return;
         }
         if floor.is_at_once() {
-            // It takes what those before it take, and they do not take effect behind it.
+            // It takes what those before it take, and they do not take effect after it.
             if self.floors.iter().any(|known| known.is_at_once() && known.version > floor.version) {
                 return;
             }
@@ -271,7 +271,7 @@ impl State {
         }
     }
 
-    /// Of [`Unwritten::All`] the caller writes what [`State::some`] tells; what changes meanwhile is told behind that.
+    /// Of [`Unwritten::All`] the caller writes what [`State::some`] tells; what changes meanwhile is told after that.
     pub(super) fn take_unwritten(&mut self) -> Unwritten {
         let Some(unwritten) = &mut self.unwritten else { return Unwritten::Nothing };
         if std::mem::take(&mut self.wants_compaction) {
@@ -301,7 +301,7 @@ impl State {
 pub(super) fn records(hints: &[(HintKey, Missed)], out: &mut Vec<u8>) {
     for (key, missed) in hints {
         let key: Box<[u8]> = (**key).into();
-        // A delete that a set came behind has a record too, before that.
+        // A delete that a set came after has a record too, before that.
         if !missed.deleted && missed.buried > Version::ZERO {
             Entry::Missed(key.clone(), Missed::delete(missed.buried, missed.at)).encode(out);
         }

@@ -57,7 +57,7 @@ const OVERFLOWS: Extras = Extras { overflows: true, ..PLAIN };
 
 /// Seeds that have shown a fault, and what their runs have.
 const MENDED: [(u64, Extras); 9] = [
-    // A delete that a copy missed was forgotten when it missed a set behind it, which no copy took: an append found what was
+    // A delete that a copy missed was forgotten when it missed a set after it, which no copy took: an append found what was
     // deleted.
     (2306, PLAIN),
     // A read filled an old item into a copy that had just come back empty, which then was a witness for it; the copy that knew

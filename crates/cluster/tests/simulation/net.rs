@@ -76,8 +76,8 @@ pub struct Net {
     pub dead: Option<String>,
     /// No connection comes up where a link is cut.
     pub refuses: bool,
-    /// Values of [`SHARED`] that reached the key's home late, behind a set that had begun after they were answered: that set is
-    /// answered as stored and is gone, as if they had come behind it (docs/reliability.md).
+    /// Values of [`SHARED`] that reached the key's home late, after a set that had begun after they were answered: that set is
+    /// answered as stored and is gone, as if they had come after it (docs/reliability.md).
     pub overtaking: HashSet<String>,
     /// What nodes are told of this key, and what they say, is printed.
     pub traced: Option<String>,

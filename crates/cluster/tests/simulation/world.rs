@@ -38,7 +38,7 @@ const LOCKERS: usize = 4;
 /// Clients that name versions.
 const NAMERS: usize = 3;
 const STEPS: u64 = 3000;
-/// Steps behind these in which everything comes to rest; and at most, while keys are in doubt: the pauses between two passes
+/// Steps after these in which everything comes to rest; and at most, while keys are in doubt: the pauses between two passes
 /// through them double while some cannot be decided.
 const REST: u64 = 5_000;
 const REST_IN_DOUBT: u64 = 60_000;

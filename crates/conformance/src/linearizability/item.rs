@@ -17,7 +17,7 @@ pub enum Input {
     Add(String),
     /// Store if the CAS value is still this one.
     Cas(String, u64),
-    /// Put behind the value.
+    /// Put after the value.
     Append(String),
     /// Add to the number.
     Increment(u64),

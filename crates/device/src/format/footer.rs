@@ -8,7 +8,7 @@
 //! ```
 //!
 //! An entry keeps the bits of the key's hash that choose the shard (the highest 12) and the place in its index (the lowest 36).
-//! The records of a region are packed behind its header, so their lengths say where each begins. The entries follow 64 bytes
+//! The records of a region are packed after its header, so their lengths say where each begins. The entries follow 64 bytes
 //! about the region as a whole ([`Summary`] and [`Span`]); in version 1, only the first 24 of them.
 //!
 //! ```text
@@ -91,7 +91,7 @@ pub fn encode_head(summary: &Summary, span: &Span) -> [u8; SUMMARY_BYTES] {
     bytes
 }
 
-/// Reads the head of a footer of a format version, and returns the entries behind it; `None` if the footer is too short.
+/// Reads the head of a footer of a format version, and returns the entries after it; `None` if the footer is too short.
 pub fn decode_head(footer: &[u8], version: u16) -> Option<(Summary, Span, &[u8])> {
     let (bytes, entries) =
         footer.split_at_checked(if version == VERSION_1 { SUMMARY_BYTES_1 } else { SUMMARY_BYTES })?;
@@ -137,7 +137,7 @@ pub fn push(footer: &mut Vec<u8>, entry: &Entry) {
     footer.push(rest as u8);
 }
 
-/// Decodes the entries behind a footer's head, up to its end or the first invalid one.
+/// Decodes the entries after a footer's head, up to its end or the first invalid one.
 pub fn entries(mut bytes: &[u8]) -> impl Iterator<Item = Entry> {
     std::iter::from_fn(move || {
         let (packed, mut rest) = bytes.split_at_checked(6)?;

@@ -51,7 +51,7 @@ impl Running {
         Self::default()
     }
 
-    /// Adds bytes behind those that were added.
+    /// Adds bytes after those that were added.
     pub fn add(&mut self, bytes: &[u8]) {
         self.0.write(bytes);
     }

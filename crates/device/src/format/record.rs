@@ -14,8 +14,8 @@
 //! it was counted, or its region is of format 1 or 2. Records are packed without padding.
 //!
 //! The checksum is the low half of XXH3-64 over the key of the region's use, the record's offset in the region, the rest of the
-//! header, and a hash of everything behind the header. So a record at a wrong offset, or from an earlier use of its region, is
-//! rejected. So is a forged record inside a client's value, which a scan behind a lost block may meet: clients do not know the
+//! header, and a hash of everything after the header. So a record at a wrong offset, or from an earlier use of its region, is
+//! rejected. So is a forged record inside a client's value, which a scan after a lost block may meet: clients do not know the
 //! key.
 
 use moneta_store::{Expiry, ItemMeta, Version};
@@ -113,7 +113,7 @@ impl Draft<'_> {
         (fields, end)
     }
 
-    /// Hash of everything behind the header. Takes long for a long value, so compute it before taking a lock.
+    /// Hash of everything after the header. Takes long for a long value, so compute it before taking a lock.
     pub fn content_hash(&self) -> u64 {
         let (fields, end) = self.fields();
         hash_of_runs(&[&fields[..end], self.key, self.value[0], self.value[1]])
@@ -269,13 +269,13 @@ impl<'a> View<'a> {
         self.is_sound_with(self.content_hash(), place)
     }
 
-    /// Hash of everything behind the header. Only for a whole record.
+    /// Hash of everything after the header. Only for a whole record.
     #[inline]
     pub fn content_hash(&self) -> u64 {
         hash(&self.bytes[HEADER_BYTES..self.header.len()])
     }
 
-    /// Whether the checksum matches, given the hash of everything behind the header.
+    /// Whether the checksum matches, given the hash of everything after the header.
     pub fn is_sound_with(&self, content: u64, place: Salt) -> bool {
         let header: &[u8; HEADER_BYTES] = self.bytes[..HEADER_BYTES].try_into().expect("a view has a header");
         checksum(place, header, content) == self.header.checksum

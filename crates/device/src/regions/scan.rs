@@ -1,7 +1,7 @@
 //! Reads a region record by record when it has no footer.
 //!
-//! Records are packed, so a damaged one hides where the next begins. The records behind it matter all the same: deletes and
-//! overwrites behind a lost block must not be undone. So the scan searches byte by byte for the next sound record. Its checksum
+//! Records are packed, so a damaged one hides where the next begins. The records after it matter all the same: deletes and
+//! overwrites after a lost block must not be undone. So the scan searches byte by byte for the next sound record. Its checksum
 //! is salted with its offset and with a key that clients do not know, so a part of a client's value does not pass for one.
 //!
 //! Only candidates that look like a record are hashed, up to a budget of bytes: values made to look like records must not
@@ -16,7 +16,7 @@ use crate::format::{VERSION, VERSION_1};
 use crate::regions::listing::{Listed, Listing};
 use crate::regions::survey::Use;
 
-/// Bytes that may be hashed to find the record behind a damaged one, as a multiple of the region's bytes.
+/// Bytes that may be hashed to find the record after a damaged one, as a multiple of the region's bytes.
 const SCAN_BUDGET: u64 = 64;
 /// The same for candidates that are not followed by another candidate.
 const LONELY_BUDGET: u64 = 16;
@@ -155,7 +155,7 @@ impl<'b> Scan<'b> {
         (view.is_whole() && view.is_sound(Salt { key: self.salt, offset: at as u32 })).then_some(view)
     }
 
-    /// The record directly behind one with that header, if it is sound and newer: then only the first one's value is damaged.
+    /// The record directly after one with that header, if it is sound and newer: then only the first one's value is damaged.
     fn directly_behind(&self, at: usize, header: &Header) -> Option<(usize, u64)> {
         let next = at + header.len();
         let sequence = self.sound(next)?.header.sequence;
@@ -195,7 +195,7 @@ impl<'b> Scan<'b> {
         is_possible.then_some(header)
     }
 
-    /// Whether a record behind one with that sequence number may begin at an offset, or nothing was written there yet, or the block
+    /// Whether a record after one with that sequence number may begin at an offset, or nothing was written there yet, or the block
     /// is lost.
     fn may_follow(&self, at: usize, after: u64) -> bool {
         match self.bytes.get(at..at + RECORD_HEADER) {

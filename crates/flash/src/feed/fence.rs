@@ -26,7 +26,7 @@ impl Inner {
         Fence { stamp, millis, end }
     }
 
-    /// A place behind all that was appended before a fence. Not the fence itself: that is on no device, and stamps begin at those
+    /// A place after all that was appended before a fence. Not the fence itself: that is on no device, and stamps begin at those
     /// that are, if the clock was set back before a restart.
     pub(super) fn behind(&self, fence: Fence) -> u64 {
         self.newest_change().max(self.telling.missing()).max(self.telling.lost()).min(fence.stamp)

@@ -48,7 +48,7 @@ impl Inner {
     }
 
     /// Writes down which changes are missing, if superblocks do not say so yet: those that came while devices were off are in RAM
-    /// alone, and behind a restart nowhere.
+    /// alone, and after a restart nowhere.
     ///
     /// # Errors
     /// If the superblocks cannot be written.

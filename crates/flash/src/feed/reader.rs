@@ -270,7 +270,7 @@ impl Reader for LogReader {
             self.read_ahead.rest();
             fence.millis.saturating_sub(1)
         } else {
-            // What is behind has greater stamps, but the clock may have been less when it was appended.
+            // What follows has greater stamps, but the clock may have been less when it was appended.
             millis_of(self.place.position).saturating_sub(STAMPS_AHEAD + self.inner.config.versioning.skew_max)
         };
         self.watermark = self.watermark.max(watermark);
@@ -352,7 +352,7 @@ fn note_replaced(inner: &Inner, items: &[ToldItem], entries: &mut [Entry]) {
         for item in group {
             let shard = inner.shard(item.hash).lock();
             let is_current = inner.find(&shard, item.hash).is_some_and(|(_, location)| location.block() == item.block);
-            // Overwritten, deleted or evicted since: what is behind it in the log says which, or nothing does.
+            // Overwritten, deleted or evicted since: what is after it in the log says which, or nothing does.
             if !is_current && let Recorded::Whole(Change::Set(set)) = &mut entries[item.entry].recorded {
                 set.as_of = Some(millis_of(item.stamp));
             }

@@ -18,7 +18,7 @@ use moneta_store::Version;
 const DEPTH: usize = 2;
 /// Bytes copied from RAM at once, unless a record is larger.
 const COPY: usize = 256 << 10;
-/// Records up to this size are looked at to find where a stamp is. Larger ones are taken to be behind it.
+/// Records up to this size are looked at to find where a stamp is. Larger ones are taken to be after it.
 const PROBE: usize = 4 * BLOCK;
 
 /// The records of a region that are left to read.
@@ -66,7 +66,7 @@ pub(super) enum Next {
 }
 
 impl Stream {
-    /// The records behind `position` of the region that has that sequence number; `None` if it has another by now.
+    /// The records after `position` of the region that has that sequence number; `None` if it has another by now.
     pub(super) fn open(inner: &Inner, region: usize, sequence: u64, position: u64, carried_too: bool) -> Option<Self> {
         let entry = inner.regions.get(region);
         let (base, salt) = (entry.base(), entry.salt());
@@ -95,7 +95,7 @@ impl Stream {
         Some(stream)
     }
 
-    /// Moves to a record that is not behind the first one after `position`.
+    /// Moves to a record that is not after the first one after `position`.
     fn seek(&mut self, inner: &Inner, position: u64) {
         let last = inner.regions.get(self.region).records_end() as usize / BLOCK;
         let begins_in = |from: usize, to: usize| {
@@ -106,7 +106,7 @@ impl Stream {
         while low < high {
             let middle = (low + high).div_ceil(2);
             match begins_in(middle, high) {
-                // What cannot be read counts as behind the position: then the search ends too early, not too late.
+                // What cannot be read counts as after the position: then the search ends too early, not too late.
                 Some(at) if self.stamp_at(inner, at).is_some_and(|stamp| stamp <= position) => {
                     (low, found) = (at / BLOCK, at);
                 }

@@ -48,7 +48,7 @@ impl Telling {
         self.newest_event.load(Ordering::Acquire)
     }
 
-    /// Events behind a stamp, up to another.
+    /// Events after a stamp, up to another.
     pub(super) fn events(&self, from: u64, to: u64) -> VecDeque<(u64, Change)> {
         let events = self.events.lock();
         events.iter().filter(|(stamp, _)| (from + 1..=to).contains(stamp)).cloned().collect()

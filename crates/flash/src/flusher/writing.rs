@@ -103,7 +103,7 @@ impl Writer {
         self.write_partial(region, buffer, last..last, bad)
     }
 
-    /// Writes less than a block of a region that is not sealed yet, with zeros behind it.
+    /// Writes less than a block of a region that is not sealed yet, with zeros after it.
     fn write_partial(&self, region: usize, buffer: &Buffer, part: Range<usize>, bad: &mut BadBlocks) -> io::Result<()> {
         let mut block = Aligned::zeroed(BLOCK);
         let offset = part.start;

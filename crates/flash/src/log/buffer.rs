@@ -35,7 +35,7 @@ unsafe impl Send for Buffer {}
 unsafe impl Sync for Buffer {}
 
 impl Buffer {
-    /// Writes behind everything published. Readers see the bytes after [`Buffer::publish`].
+    /// Writes after everything published. Readers see the bytes after [`Buffer::publish`].
     ///
     /// # Safety
     /// The caller is the only one to append to this buffer now, and `offset` is not below what is published.

@@ -107,7 +107,7 @@ impl Sequence {
         stamp.0.saturating_add(AHEAD / 2) > self.reserved.load(Ordering::Acquire)
     }
 
-    /// Whether superblocks do not allow this stamp yet: behind a kill it would be given out again.
+    /// Whether superblocks do not allow this stamp yet: after a kill it would be given out again.
     pub(crate) fn is_spent(&self, stamp: Version) -> bool {
         stamp.0 > self.reserved.load(Ordering::Acquire)
     }
@@ -124,7 +124,7 @@ impl Sequence {
         }
     }
 
-    /// The floor that superblocks are to have behind a clean stop, if it is another than before: then nothing need be passed by.
+    /// The floor that superblocks are to have after a clean stop, if it is another than before: then nothing need be passed by.
     pub(crate) fn last_floor(&self) -> Option<u64> {
         self.counts().then(|| self.newest().0)
     }
@@ -167,7 +167,7 @@ pub(crate) fn floor_at(now: u64, ahead: u64) -> u64 {
 }
 
 /// A floor above what a node gave out that was killed, where the clock, at `now`, was set back since: then it does not pass by
-/// itself what was lost behind `last`, the newest stamp that was not. Writes reach the device within `interval`, as a rule.
+/// itself what was lost after `last`, the newest stamp that was not. Writes reach the device within `interval`, as a rule.
 pub(crate) fn floor_above_lost(last: u64, interval: Duration, now: u64, ahead: u64) -> u64 {
     let last = millis_of(local_of(last));
     let lost = 2 * u64::try_from(interval.as_millis()).unwrap_or(u64::MAX / 4) + LATE;

@@ -253,7 +253,7 @@ impl Inner {
         true
     }
 
-    /// Whether a record begins at an offset of a region, behind one that began in an earlier block, or records end there.
+    /// Whether a record begins at an offset of a region, after one that began in an earlier block, or records end there.
     fn is_boundary(&self, region: usize, offset: usize) -> bool {
         offset == self.regions.get(region).records_end() as usize
             || offset < self.devices.region_bytes()
@@ -282,7 +282,7 @@ fn is_sound(fetched: &Fetched, at: usize, start: usize) -> bool {
 }
 
 /// Whether an unsound record of a region that was open when the node ended is torn: one of its sectors was not written. When
-/// the record was written, the block held the synced records and zeros behind them; each sector is either as before the
+/// the record was written, the block held the synced records and zeros after them; each sector is either as before the
 /// write or as after it. The records before a torn one are then intact, and no newer version is lost.
 fn is_torn(fetched: &Fetched, at: usize) -> bool {
     let block = &fetched.bytes[..BLOCK.min(fetched.bytes.len())];

@@ -124,7 +124,7 @@ impl Inner {
     }
 
     /// Refuses a version where none are kept, or that is too far ahead of the clock, and takes note of one that is not. What was
-    /// made or seen here never is: behind a restart versions begin ahead of the clock.
+    /// made or seen here never is: after a restart versions begin ahead of the clock.
     fn accept_version(&self, version: Version) -> Result<(), StoreError> {
         if self.config.versioning.counts_from.is_some() {
             return Err(StoreError::no_versions());

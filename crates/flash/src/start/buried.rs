@@ -1,4 +1,4 @@
-//! Deletes read back from the log at a start, so that nothing older comes back behind a restart either.
+//! Deletes read back from the log at a start, so that nothing older comes back after a restart either.
 //!
 //! Footers say where tombstones are, so only what lies around them is read. Regions are taken newest first, until those that are
 //! left are older than tombstones live, or enough was read. If every delete is in the log, the *horizon* is as far back as was

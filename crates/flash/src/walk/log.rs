@@ -72,7 +72,7 @@ pub(super) struct Piece {
     pub(super) base: u64,
     /// Offset in the region of the first new record.
     pub(super) offset: usize,
-    /// Offset in the region behind the last one.
+    /// Offset in the region after the last one.
     pub(super) stop: usize,
     source: Source,
 }

@@ -76,7 +76,7 @@ impl Inner {
         Stand { offset: at, wanted: 0 }
     }
 
-    /// The first record at or behind `at` that is the first of its block, and the end of that block.
+    /// The first record at or after `at` that is the first of its block, and the end of that block.
     fn next_record(&self, piece: &Piece, at: usize) -> Option<(usize, usize)> {
         let blocks = at / BLOCK..piece.stop.div_ceil(BLOCK);
         let first = |block: usize| self.regions.first_record(self.regions.block_at(piece.region, block * BLOCK));

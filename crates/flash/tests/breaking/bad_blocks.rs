@@ -192,7 +192,7 @@ fn write_over_until_refused(flash: &Flash) -> bool {
 }
 
 /// A tier with old versions in a full region, and overwrites and deletes of all of them in one that was being filled when the
-/// node was killed; behind the latter a region that never was in use.
+/// node was killed; after the latter a region that never was in use.
 fn killed() -> (Vec<u8>, Arc<Clock>) {
     let media = MemoryMedia::new(device_bytes(REGIONS));
     let clock = Arc::new(Clock::manual(START));

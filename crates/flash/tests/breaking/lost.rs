@@ -150,7 +150,7 @@ fn any_block_of_a_region_that_was_being_filled_is_lost_and_costs_what_was_in_it(
         }
         for name in &shown.missed {
             let at = place(&image, &value(name, "new"));
-            // A record is a miss if one behind it in its block may be newer.
+            // A record is a miss if one after it in its block may be newer.
             assert!(at + BLOCK > lost.start && at < lost.end, "{what}: {name} is a miss, and lies elsewhere");
         }
         assert!(shown.damage > 0, "{what}: nothing was counted");

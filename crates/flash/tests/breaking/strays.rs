@@ -30,7 +30,7 @@ fn until(what: &str, mut reached: impl FnMut() -> bool) {
     }
 }
 
-/// A device whose first sync of records behind a failed write waits for the test.
+/// A device whose first sync of records after a failed write waits for the test.
 struct Gate {
     bad: Arc<Bad>,
     state: Mutex<State>,

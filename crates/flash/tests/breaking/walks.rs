@@ -1,7 +1,7 @@
 //! Walks, with whatever may happen between two of their batches.
 //!
 //! Guards against keys that a walk leaves out although they were there from its start to its end: those that were overwritten
-//! or carried forward meanwhile, those whose region went before the walk came to it, and those behind a damaged record. And
+//! or carried forward meanwhile, those whose region went before the walk came to it, and those after a damaged record. And
 //! against walks that stand still: they must not keep anything from being written, emptied or carried forward.
 
 use std::collections::HashMap;

@@ -1,6 +1,6 @@
 //! Regions that are emptied while a sync of another thread fails.
 //!
-//! Guards against a wipe that is lost without a word: the kernel reports a failed sync once, so the sync behind the wipe
+//! Guards against a wipe that is lost without a word: the kernel reports a failed sync once, so the sync after the wipe
 //! succeeds, and a crash brings back what the index has let go of, deleted or not.
 
 use std::io;

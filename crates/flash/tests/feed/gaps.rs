@@ -96,7 +96,7 @@ fn a_run_without_a_feed_leaves_a_gap() {
     assert_eq!(gap(&tier.open()).and_then(|gap| gap.cause), Some(GapCause::Start));
 }
 
-/// A flush of one copy alone takes changes that were not read, and deletes: behind a restart readers are told of that, and
+/// A flush of one copy alone takes changes that were not read, and deletes: after a restart readers are told of that, and
 /// nothing that was current before is created.
 #[test]
 fn what_a_flush_of_one_copy_took_is_known_behind_a_restart() {

@@ -73,7 +73,7 @@ fn what_is_stored_after_a_restart_is_newer_than_all_before_where_the_clock_was_s
     }
 }
 
-/// A delete that the log has keeps older versions out behind a restart; and where none can be lost, the horizon stays where it
+/// A delete that the log has keeps older versions out after a restart; and where none can be lost, the horizon stays where it
 /// was.
 #[test]
 fn deletes_are_remembered_over_a_restart() {

@@ -137,7 +137,7 @@ fn end(subkeys: &[[u8; BLOCK]; 2], length: usize) -> [u8; BLOCK] {
     end
 }
 
-/// A key of less than a block, with zeros behind it.
+/// A key of less than a block, with zeros after it.
 #[inline(always)]
 fn short(key: &[u8]) -> [u64; 2] {
     let length = key.len();

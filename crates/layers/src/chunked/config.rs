@@ -2,7 +2,7 @@
 
 /// Bytes of a piece's data, unless told otherwise.
 ///
-/// memcached takes 48 bytes for its header, 8 for the CAS value, the key with a byte behind it (42 to 45 here) and 2 behind
+/// memcached takes 48 bytes for its header, 8 for the CAS value, the key with a byte after it (42 to 45 here) and 2 after
 /// the value. With those and the piece's own 24 this makes 21,628 to 21,631 bytes, which lie in chunks of 21,696, of which 48
 /// fill a page of 1 MiB but for 0.7 %. All pieces lie in that one slab class, so that large values of any length share
 /// their memory and one queue of eviction; the larger classes waste up to 5 % of a page, and those up to a fifth of each value.

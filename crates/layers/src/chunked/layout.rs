@@ -44,7 +44,7 @@ const PIECE_MAGIC: [u8; 2] = *b"Mp";
 /// Version of both layouts.
 const VERSION: u8 = 1;
 
-/// Where the check of a head lies, behind all that is fixed.
+/// Where the check of a head lies, after all that is fixed.
 const HEAD_CHECK: usize = 56;
 /// Where the check of a piece lies.
 const PIECE_CHECK: usize = 16;
@@ -77,7 +77,7 @@ impl Head {
         if self.piece_bytes == 0 { 0 } else { self.length.div_ceil(u64::from(self.piece_bytes)) as u32 }
     }
 
-    /// Writes the head over the first bytes of `entry`, behind which the value lies that belongs there.
+    /// Writes the head over the first bytes of `entry`, after which the value lies that belongs there.
     pub(super) fn write_to(&self, key: &[u8], entry: &mut [u8]) {
         let marks = [
             (self.meta.fetched, FETCHED),

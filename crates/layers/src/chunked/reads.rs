@@ -142,7 +142,7 @@ impl<S: Store + 'static> Call<S> {
     }
 }
 
-/// The value behind a head.
+/// The value after a head.
 fn without_head(mut entry: Vec<u8>) -> Vec<u8> {
     entry.drain(..HEAD_BYTES);
     entry

@@ -179,7 +179,7 @@ impl<'a, U: Store + 'static, L: Store + 'static> Call<'a, U, L> {
             None => {
                 self.count_read(key, &newest, request).await;
                 if shared.is_flush_past() != flushed {
-                    // It may have come up behind the flush.
+                    // It may have come up after the flush.
                     let _ = finish(self.drop_above(key)).await;
                 }
                 reading.meta.cas

@@ -12,7 +12,7 @@ use crate::options::listener::ExtraListener;
 use crate::options::sections::access::DISABLE_FLUSH_ALL;
 use crate::options::sections::proxy;
 
-/// Longest prefix, in bytes: a key behind it needs one more.
+/// Longest prefix, in bytes: a key after it needs one more.
 const PREFIX_MAX: usize = 249;
 
 /// A table of the file.

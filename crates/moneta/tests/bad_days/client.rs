@@ -29,7 +29,7 @@ impl Client {
         self.stream = connect(address);
     }
 
-    /// Sends a command, and `mn` behind it; what comes before the answer to that. The error: the connection has ended.
+    /// Sends a command, and `mn` after it; what comes before the answer to that. The error: the connection has ended.
     pub fn try_ask(&mut self, command: &str) -> std::io::Result<String> {
         let began = Instant::now();
         self.stream.write_all(format!("{command}\r\nmn\r\n").as_bytes())?;

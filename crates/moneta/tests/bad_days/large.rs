@@ -32,7 +32,7 @@ fn store_large(proxy: &Proxy) {
     }
 }
 
-/// Reads the answer to [`get_large`]: how many values there were, and what came behind the last.
+/// Reads the answer to [`get_large`]: how many values there were, and what came after the last.
 fn read_large(stream: &mut TcpStream) -> (usize, String) {
     let (mut answer, mut buffer) = (Vec::new(), vec![0; 256 << 10]);
     while !answer.ends_with(b"END\r\n") && !answer.ends_with(b"nodes\r\n") {

@@ -50,7 +50,7 @@ fn what_a_node_lost_that_was_killed_with_its_reader_is_told_again() {
     let cursor = folder.path().join("cursor");
     let reader = feed_to(&admin, &socket, &cursor);
     ends_alike(&source, &killed);
-    // What it keeps it writes behind what it has applied.
+    // What it keeps it writes after what it has applied.
     let told = printed(&mut moneta(&["feed", &admin, "--from", "1h", "--json"]));
     let last =
         told.split("\"cursor\":\"").nth(1).and_then(|rest| rest.split('"').next()).expect("the last line has it");

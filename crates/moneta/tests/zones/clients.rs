@@ -162,7 +162,7 @@ impl Client {
         self
     }
 
-    /// The answer to a request: its first line, and the value behind it.
+    /// The answer to a request: its first line, and the value after it.
     fn ask(&mut self, request: &str) -> std::io::Result<(String, String)> {
         if self.connection.is_none() {
             let stream = TcpStream::connect_timeout(&self.address.parse().expect("an address"), PATIENCE)?;

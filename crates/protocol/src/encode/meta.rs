@@ -61,7 +61,7 @@ fn expiry_set_by(token: &[u8], created: bool, now: u32) -> Option<Expiry> {
     crate::number::signed(&token[1..]).map(|seconds| Expiry::resolve(Exptime(seconds), now))
 }
 
-/// The flags that return something of an item. A `t` before `T` shows what was left before this request, one behind it
+/// The flags that return something of an item. A `t` before `T` shows what was left before this request, one after it
 /// what is left now.
 fn return_flags(style: &MetaStyle<'_>, shown: &Shown<'_>, out: &mut Vec<u8>) {
     let meta = shown.meta;

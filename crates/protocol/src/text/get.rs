@@ -84,7 +84,7 @@ pub(super) fn start_in_parts<'a>(decoder: &mut Decoder, input: &'a [u8]) -> Deco
     }
 }
 
-/// The next keys of a line that is executed in parts. The answer to a key that is too long comes behind those of the keys
+/// The next keys of a line that is executed in parts. The answer to a key that is too long comes after those of the keys
 /// before it; the rest of the line cannot be told from a command then, so the connection closes.
 pub(super) fn resume<'a>(decoder: &mut Decoder, input: &'a [u8], long_get: LongGet) -> Decoded<'a> {
     let LongGet { with_cas, touch, checked } = long_get;

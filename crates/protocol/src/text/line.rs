@@ -2,7 +2,7 @@
 
 use crate::scan::find_at_most_space;
 
-/// Most tokens looked at behind the command word; memcached stops there too. A line with more is never a valid one of the
+/// Most tokens looked at after the command word; memcached stops there too. A line with more is never a valid one of the
 /// commands that count their tokens.
 const TOKENS_MAX: usize = 23;
 
@@ -15,7 +15,7 @@ pub(crate) fn strip_line_end(line: &[u8]) -> &[u8] {
     }
 }
 
-/// The command word and everything behind it.
+/// The command word and everything after it.
 #[inline]
 pub(crate) fn split_word(line: &[u8]) -> (&[u8], &[u8]) {
     match memchr::memchr(b' ', line) {

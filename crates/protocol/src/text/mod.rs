@@ -129,7 +129,7 @@ fn key_of<'a>(tokens: &Tokens<'a>, noreply: bool) -> Result<&'a [u8], Refusal<'a
     Ok(key)
 }
 
-/// Whether a line has `count` tokens, or these and `noreply`. What stands behind `noreply` is not looked at.
+/// Whether a line has `count` tokens, or these and `noreply`. What stands after `noreply` is not looked at.
 fn ends_after(tokens: &Tokens<'_>, count: usize) -> bool {
     tokens.len() == count || tokens.get(count) == b"noreply"
 }

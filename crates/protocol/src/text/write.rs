@@ -73,7 +73,7 @@ pub(crate) fn without_length<'a>(line: usize) -> Decoded<'a> {
 }
 
 /// Refuses a line together with its data block of `length` bytes, which is thrown away as it comes: as a command it would be run.
-/// A number as `surplus` token may be the true length, behind a key with a space in it: then the connection closes.
+/// A number as `surplus` token may be the true length, after a key with a space in it: then the connection closes.
 #[cold]
 pub(crate) fn with_its_block<'a>(
     decoder: &mut Decoder,

@@ -48,7 +48,7 @@ const ROWS: &[Row] = &[
     // Several of them wrong: one error.
     ("STORE k -1 x 9", BAD, InStep),
     ("STORE k -1 x 9 noreply", NOTHING, InStep),
-    // noreply counts as the last token only; what stands behind it is not looked at.
+    // noreply counts as the last token only; what stands after it is not looked at.
     ("STORE k -1 0 9 noreply extra", BAD, InStep),
     ("STORE k 0 1.5 9 noreply 7", BAD, InStep),
     ("STORE k 0 1.5 9 noreply more noreply", NOTHING, InStep),
@@ -70,7 +70,7 @@ const ROWS: &[Row] = &[
     ("STORE k 0 0 +9", BAD, Closes),
     ("STORE k 0 0 2147483646", BAD, Closes),
     ("STORE k 0 0 99999999999999999999 noreply", BAD, Closes),
-    // A space in the key moves the other tokens: a number behind a refused line's length may be the true length.
+    // A space in the key moves the other tokens: a number after a refused line's length may be the true length.
     ("STORE my key 0 0 9", BAD, Closes),
     ("STORE my own key 0 0 9", BAD, Closes),
     ("STORE my very own key 0 0 9", BAD, Closes),

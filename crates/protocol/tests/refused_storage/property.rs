@@ -21,11 +21,11 @@ fn announced(word: &str, rest: &[u8]) -> Option<u64> {
     digits.parse().ok().filter(|&length| digits.len() <= 20 && length <= LENGTH_MAX)
 }
 
-/// Sends `word`, `rest` and `block`, which is as long as the line says wherever it says so, and `mn` behind it, in pieces of
+/// Sends `word`, `rest` and `block`, which is as long as the line says wherever it says so, and `mn` after it, in pieces of
 /// `piece` bytes.
 ///
 /// # Panics
-/// If a byte of the block is taken for a command, or the decoder is not in step behind it.
+/// If a byte of the block is taken for a command, or the decoder is not in step after it.
 pub fn check(word: &str, rest: &[u8], block: &[u8], piece: usize) {
     let rest: Vec<u8> = rest.iter().copied().filter(|&byte| byte != b'\n').collect();
     let line = [word.as_bytes(), b" ", &rest, b"\r\n"].concat();

@@ -90,7 +90,7 @@ impl Link {
     #[cold]
     pub(super) fn expire(&mut self, turn: &mut Turn<'_>) {
         self.end_late(turn);
-        // Of those behind the first one, some may be late before that.
+        // Of those after the first one, some may be late before that.
         let next = turn.now + self.shared.config.request_timeout / LOOKS;
         let known = self.deadline_of_requests().into_iter().chain(self.deadline_of_waiting()).min();
         self.due = known.map_or(next, |at| at.min(next));

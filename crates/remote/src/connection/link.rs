@@ -1,6 +1,6 @@
 //! A connection: bytes to send, expected replies, and the turns that move both.
 //!
-//! A request is encoded behind others and sent with the next turn, in one call with all of its turn. A turn that has sent
+//! A request is encoded after others and sent with the next turn, in one call with all of its turn. A turn that has sent
 //! something leaves receiving to the next one: the replies cannot be there yet, and the event queue tells when they are.
 //!
 //! The bytes of requests that were sent over an idle connection are kept until the first reply: if the server turns out to
@@ -271,7 +271,7 @@ impl Link {
         StoreError::new(ErrorKind::Unreachable, reason).not_sent()
     }
 
-    /// Encodes a request behind what is to be sent.
+    /// Encodes a request after what is to be sent.
     pub(super) fn send_later(
         &mut self,
         request: &Request<'_>,

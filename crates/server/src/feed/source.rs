@@ -59,7 +59,7 @@ pub(super) struct Source {
 /// What goes into a chunk.
 struct Part {
     chunk: Vec<u8>,
-    /// Where to read on behind it.
+    /// Where to read on after it.
     place: Place,
     watermark: u64,
     is_end: bool,

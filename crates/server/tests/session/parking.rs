@@ -246,7 +246,7 @@ fn a_command_that_waits_is_timed_until_it_is_answered() {
     assert_eq!(counted(Kind::Get), SAMPLE);
 }
 
-/// What is sent behind a request that waits: how much of it starts.
+/// What is sent after a request that waits: how much of it starts.
 fn started_behind(first: &str, second: &str) -> usize {
     let (worker, gates) = parking();
     let mut session = Session::new(Peer::default());

@@ -180,7 +180,7 @@ mod tests {
         late.note(replaces, NOW + 11);
         assert!(late.takes(version(NOW + 3)) && !late.takes(version(NOW + 5)));
         assert_eq!(in_time.bound, late.bound);
-        // One that was commanded behind its second does not.
+        // One that was commanded after its second does not.
         let mut behind = Floors::default();
         behind.note(delayed, NOW);
         behind.note(after, NOW + 12);

@@ -98,7 +98,7 @@ fn a_save_that_one_device_fails_reaches_the_others() {
     assert!(Devices::on(vec![faulty, sound], &config).unwrap().fresh);
 }
 
-/// A device of which another thread's sync fails between a write and the sync behind it, and loses the write.
+/// A device of which another thread's sync fails between a write and the sync after it, and loses the write.
 struct Raced {
     image: MemoryMedia,
     /// The device as other threads sync it, until one has.

@@ -30,7 +30,7 @@ pub struct Odds {
     pub reads: u32,
     /// Of writes that fail; some sectors of them may be written all the same.
     pub writes: u32,
-    /// Of writes behind the first MiB that meet a block which goes bad: it takes no write from then on.
+    /// Of writes after the first MiB that meet a block which goes bad: it takes no write from then on.
     pub worn: u32,
     /// Of syncs that fail.
     pub syncs: u32,

@@ -143,7 +143,7 @@ impl Book {
         Ok(held.map(|held| held.version))
     }
 
-    /// Whether `shown` is what a key may show in the second `now` after a crash behind so many events. Tells what it holds. A
+    /// Whether `shown` is what a key may show in the second `now` after a crash after so many events. Tells what it holds. A
     /// key that was being changed may be a miss: a record that is torn cannot be told from one that was damaged later, and
     /// where that was the newest, nothing older may take its place.
     pub fn check_after(

@@ -1,6 +1,6 @@
 //! The crash model of a node that is one of several copies: writes, deletes and flushes come by version, in any order.
 //!
-//! Guards against what a delete or a floor took, and a crash brings back; and against an older write that comes late, behind a
+//! Guards against what a delete or a floor took, and a crash brings back; and against an older write that comes late, after a
 //! crash which took the deletes in RAM with it. Of each key only versions count: what shows is never older than the newest
 //! delete or floor that was on the device, and not older than the newest item, unless that may be evicted.
 
@@ -75,7 +75,7 @@ impl Book {
         sound.for_each(|change| change.sure = change.sure.min(events));
     }
 
-    /// The newest delete or floor, and the newest item, that were on the device behind so many events.
+    /// The newest delete or floor, and the newest item, that were on the device after so many events.
     fn sure(&self, number: usize, moment: usize) -> (Version, Version) {
         let newest = |is_item: bool| {
             let sure =
@@ -85,7 +85,7 @@ impl Book {
         (newest(false), newest(true))
     }
 
-    /// Whether a key may show this after a crash behind so many events.
+    /// Whether a key may show this after a crash that follows so many events.
     fn check(&self, number: usize, shown: Option<(u32, Version)>, moment: usize, may_miss: bool) -> Result<(), String> {
         let (gone, there) = self.sure(number, moment);
         let begun = || self.keys[number].iter().filter(|change| change.begun <= moment);

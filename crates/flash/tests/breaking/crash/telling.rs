@@ -27,7 +27,7 @@ fn places(image: &[u8], number: usize) -> String {
     for region in regions {
         let start = (HEAD + region.region as u64 * REGION) as usize;
         let records: Vec<String> = occurrences(image, start..start + REGION as usize, &name(number))
-            // Digits behind it belong to another key's name.
+            // Digits after it belong to another key's name.
             .filter_map(|at| {
                 let behind = &image[at + name(number).len()..];
                 let version = version_at(number, behind).map_or("tombstone".into(), |version| format!("{version}"));

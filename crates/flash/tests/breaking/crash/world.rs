@@ -254,7 +254,7 @@ impl<'p, S: Stack> Lives<'p, S> {
                 // A bad block may make the read of a key fail.
                 let shown = get_when_answered(&store, &name(number)).unwrap_or(None);
                 // A torn record makes what lies before it in its block a miss. It counts as the end of the log once
-                // nothing sound is left behind it, and then what lies before it shows, if it was not lost for sure.
+                // nothing sound is left after it, and then what lies before it shows, if it was not lost for sure.
                 let is_end = sound.is_none() && shown.is_some();
                 if is_end && book.check_after(key, shown.as_deref(), crash.moment, self.clock.now(), false).is_ok() {
                     continue;

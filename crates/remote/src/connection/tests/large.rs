@@ -171,7 +171,7 @@ fn what_is_asked_for_at_once_is_bounded_and_what_is_given_up_is_never_asked_for(
     assert_eq!(asked.len(), (4 << 20) / SIZE.next_power_of_two());
     slots.into_iter().for_each(|slot| drop(world.client.abandon(slot, None)));
     asked.iter().for_each(|asked| world.server.hit(asked, SIZE));
-    // What comes next is behind all that was sent.
+    // What comes next is after all that was sent.
     let last = world.begin("large");
     world.server.hit(&world.asked(), SIZE);
     assert!(world.end(&last).is_ok());
