@@ -21,7 +21,7 @@ struct Seated {
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct PlacesState {
     next: u64,
     /// In the order in which they took the places they have.
     seated: Vec<Seated>,
@@ -33,7 +33,7 @@ struct State {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Hall {
     // Held for a look at a list that is as long as there are connections.
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<PlacesState>>,
     limits: Arc<Limits>,
     tally: Arc<Tally>,
 }
@@ -76,7 +76,7 @@ impl Hall {
     }
 
     /// Ends the oldest connection of `address` in `places`.
-    fn give_up(&self, state: &mut State, places: Places, address: IpAddr) {
+    fn give_up(&self, state: &mut PlacesState, places: Places, address: IpAddr) {
         let oldest = state.seated.iter().position(|seated| seated.places == places && seated.address == address);
         if let Some(task) = oldest.and_then(|oldest| state.unseat(oldest).task) {
             task.abort();
@@ -85,7 +85,7 @@ impl Hall {
     }
 }
 
-impl State {
+impl PlacesState {
     fn seat(&mut self, seated: Seated) {
         *self.of_addresses.entry((seated.places, seated.address)).or_default() += 1;
         self.seated.push(seated);

@@ -31,13 +31,13 @@ pub(crate) use known::{Belief, Known};
 pub(crate) use lock::FolderLock;
 pub(crate) use marks::Marks;
 pub(crate) use missed::{HintKey, Missed};
-use state::State;
+use state::HintsState;
 
 /// The hints of one node. All threads share them.
 pub(crate) struct Hints {
     /// Whether nothing is known against what the node shows, for the way of requests to nodes that are well.
     is_empty: AtomicBool,
-    state: Mutex<State>,
+    state: Mutex<HintsState>,
     /// `None`: they are kept in memory alone.
     // Locked while the disk is waited for, so before the state and never by requests.
     file: Mutex<Option<LogFile>>,
@@ -106,7 +106,7 @@ impl Hints {
         self.note_emptiness(&state);
     }
 
-    fn note_emptiness(&self, state: &State) {
+    fn note_emptiness(&self, state: &HintsState) {
         self.is_empty.store(state.is_empty(), Ordering::Release);
     }
 

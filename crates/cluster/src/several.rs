@@ -24,7 +24,7 @@ struct Several {
     began: u64,
     keys: OwnedKeys,
     /// One for each key.
-    reads: Vec<State>,
+    reads: Vec<ReadState>,
     /// The one whose end is told next.
     next: usize,
     /// What nodes were asked together.
@@ -34,7 +34,7 @@ struct Several {
 }
 
 /// How far the read of a key is.
-enum State {
+enum ReadState {
     /// Asked together with others, as one of this part.
     Together(usize),
     /// The same, of a node that is not as it should be, or lacks a write of the key.
@@ -94,13 +94,13 @@ impl Call {
         for (read, key) in keys.iter().enumerate() {
             let node = match self.well_near_node(key, began) {
                 Some(node) => {
-                    several.reads.push(State::Together(0));
+                    several.reads.push(ReadState::Together(0));
                     node
                 }
                 None => {
                     let mut looking = Box::new(self.clone().prepare(OwnedKey::of(key), Ask::Read(*request), began));
                     let node = looking.next_node();
-                    several.reads.push(State::Doubted(looking));
+                    several.reads.push(ReadState::Doubted(looking));
                     let Some(node) = node else {
                         several.leave(read);
                         continue;
@@ -127,7 +127,7 @@ impl Call {
 impl Several {
     fn add(&mut self, part: Part) {
         for &read in &part.reads {
-            if let State::Together(of) = &mut self.reads[read as usize] {
+            if let ReadState::Together(of) = &mut self.reads[read as usize] {
                 *of = self.parts.len();
             }
         }
@@ -144,10 +144,10 @@ impl Several {
 
     /// Asks a node for one key alone.
     fn ask_alone(&mut self, read: usize, node: usize) {
-        if let State::Together(_) = self.reads[read] {
-            self.reads[read] = State::Doubted(self.alone(read, node));
+        if let ReadState::Together(_) = self.reads[read] {
+            self.reads[read] = ReadState::Doubted(self.alone(read, node));
         }
-        if let State::Doubted(looking) = &mut self.reads[read] {
+        if let ReadState::Doubted(looking) = &mut self.reads[read] {
             looking.ask_alone(node);
         }
         self.leave(read);
@@ -156,8 +156,8 @@ impl Several {
     /// The read goes on by itself.
     fn leave(&mut self, read: usize) {
         self.is_apart = true;
-        self.reads[read] = match std::mem::replace(&mut self.reads[read], State::Ended(None)) {
-            State::Doubted(looking) => State::Apart(looking),
+        self.reads[read] = match std::mem::replace(&mut self.reads[read], ReadState::Ended(None)) {
+            ReadState::Doubted(looking) => ReadState::Apart(looking),
             other => other,
         };
     }
@@ -169,7 +169,7 @@ impl Several {
         node: usize,
         said: Result<Lookup, StoreError>,
     ) -> Option<Result<Lookup, StoreError>> {
-        if let State::Together(_) = self.reads[read] {
+        if let ReadState::Together(_) = self.reads[read] {
             let key = self.keys.key(read);
             let ends = match &said {
                 Ok(Lookup::Found(item)) => self.call.believes(node, &key, item.meta.version(), self.began),
@@ -180,13 +180,13 @@ impl Several {
                 return Some(self.call.took(node, said));
             }
         }
-        let mut looking = match std::mem::replace(&mut self.reads[read], State::Ended(None)) {
-            State::Doubted(looking) => looking,
+        let mut looking = match std::mem::replace(&mut self.reads[read], ReadState::Ended(None)) {
+            ReadState::Doubted(looking) => looking,
             _ => self.alone(read, node),
         };
         let ended = looking.hear(said).inspect(|ended| looking.count(ended));
         if ended.is_none() {
-            self.reads[read] = State::Doubted(looking);
+            self.reads[read] = ReadState::Doubted(looking);
             self.leave(read);
         }
         ended
@@ -223,15 +223,15 @@ impl Several {
                 *answered += 1;
                 let (read, node) = (read as usize, *node);
                 if let Some(ended) = self.hear(read, node, said.expect("an end for each key")) {
-                    self.reads[read] = State::Ended(Some(Box::new(ended)));
+                    self.reads[read] = ReadState::Ended(Some(Box::new(ended)));
                 }
             }
         }
         for state in &mut self.reads[self.next..] {
-            if let State::Apart(looking) = state
+            if let ReadState::Apart(looking) = state
                 && let Poll::Ready(ended) = Pin::new(&mut **looking).poll(context)
             {
-                *state = State::Ended(Some(Box::new(ended.map(Outcome::lookup))));
+                *state = ReadState::Ended(Some(Box::new(ended.map(Outcome::lookup))));
             }
         }
     }
@@ -245,7 +245,7 @@ impl Reads for Several {
     ) -> Poll<Option<Result<Lookup, StoreError>>> {
         let this = &mut *self;
         let Some(state) = this.reads.get(this.next) else { return Poll::Ready(None) };
-        if let State::Together(part) = *state {
+        if let ReadState::Together(part) = *state {
             match this.show(part, context, out) {
                 Poll::Ready(Some(ended)) => {
                     this.next += 1;
@@ -257,7 +257,7 @@ impl Reads for Several {
         }
         this.drive(context);
         match &mut this.reads[this.next] {
-            State::Ended(ended) => {
+            ReadState::Ended(ended) => {
                 this.next += 1;
                 Poll::Ready(ended.take().map(|ended| *ended))
             }

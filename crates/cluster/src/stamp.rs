@@ -12,14 +12,14 @@ const KEPT: usize = 256;
 
 /// Makes versions.
 pub(crate) struct Stamps {
-    state: Mutex<State>,
+    state: Mutex<StampState>,
     origin: Origin,
     salt: u64,
     /// How far ahead of cluster time a version may be that is learned, in milliseconds.
     ahead_max: u64,
 }
 
-struct State {
+struct StampState {
     clock: VersionClock,
     /// By hash, and at most one of each place.
     seen: Box<[(u64, Version); KEPT]>,
@@ -32,12 +32,12 @@ struct State {
 impl Stamps {
     /// `salt` differs from process to process.
     pub(crate) fn new(origin: Origin, salt: u64, ahead_max: u64) -> Self {
-        Self { state: Mutex::new(State::new(origin, salt)), origin, salt, ahead_max }
+        Self { state: Mutex::new(StampState::new(origin, salt)), origin, salt, ahead_max }
     }
 
     /// Begins again at the present: what was made was so far ahead that nodes have refused it.
     pub(crate) fn begin_again(&self) {
-        *self.state.lock() = State::new(self.origin, self.salt);
+        *self.state.lock() = StampState::new(self.origin, self.salt);
     }
 
     /// A version for a write of the key with this hash.
@@ -79,7 +79,7 @@ impl Stamps {
     }
 }
 
-impl State {
+impl StampState {
     fn new(origin: Origin, salt: u64) -> Self {
         let seen = Box::new([(0, Version::ZERO); KEPT]);
         Self { clock: VersionClock::new(origin, Lane::whole(salt)), seen, newest_seen: Version::ZERO, random: salt }

@@ -26,9 +26,9 @@ type Event = Box<dyn FnOnce() + Send>;
 
 /// A node in RAM that can be started anew. Clones are the same.
 #[derive(Clone)]
-struct Process(Arc<State>);
+struct Process(Arc<ProcessState>);
 
-struct State {
+struct ProcessState {
     /// Tells what such a node can do.
     like: Memory,
     running: Mutex<Arc<Memory>>,
@@ -69,7 +69,7 @@ impl Double for Process {
 impl Process {
     fn new(clock: &Arc<Clock>) -> Self {
         let start = || memory(clock, 1, 16 << 20, 1 << 20);
-        Self(Arc::new(State {
+        Self(Arc::new(ProcessState {
             like: start(),
             running: Mutex::new(Arc::new(start())),
             clock: Arc::clone(clock),

@@ -33,7 +33,7 @@ pub enum Seen {
 
 /// What a key held from some moment on.
 #[derive(Clone, Copy, Debug)]
-struct State {
+struct KeyState {
     /// `None`: nothing.
     version: Option<u32>,
     seen: Seen,
@@ -77,7 +77,7 @@ pub struct Tally {
 pub struct Book {
     writer: usize,
     shape: Shape,
-    keys: Vec<Vec<State>>,
+    keys: Vec<Vec<KeyState>>,
     next_version: u32,
     rng: fastrand::Rng,
     /// What was answered so far.
@@ -102,7 +102,7 @@ pub enum Answer {
 impl Book {
     /// A book of nothing, for a writer of this number.
     pub fn new(writer: usize, seed: u64, shape: Shape) -> Self {
-        let nothing = State { version: None, seen: Seen::Kept };
+        let nothing = KeyState { version: None, seen: Seen::Kept };
         let rng = fastrand::Rng::with_seed(seed.wrapping_add(writer as u64));
         Self { writer, shape, keys: vec![vec![nothing]; shape.keys], next_version: 1, rng, tally: Tally::default() }
     }
@@ -167,7 +167,7 @@ impl Book {
                 }
             }
             asked.push(Asked::Write { key, state: self.keys[key].len() });
-            self.keys[key].push(State { version, seen: Seen::Sent });
+            self.keys[key].push(KeyState { version, seen: Seen::Sent });
         }
         (bytes, asked)
     }
@@ -244,7 +244,7 @@ impl Book {
     }
 
     fn find(&self, key: usize, oldest: usize, newest: usize, found: &Option<Vec<u8>>) -> Option<usize> {
-        let fits = |state: &State| state.version.map(|version| self.value(key, version)) == *found;
+        let fits = |state: &KeyState| state.version.map(|version| self.value(key, version)) == *found;
         self.keys[key][oldest..=newest].iter().rposition(fits).map(|place| oldest + place)
     }
 

@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail, ensure};
 use moneta_conformance::client::{Address, Client};
 use moneta_conformance::linearizability::checker::is_linearizable;
 use moneta_conformance::linearizability::history::{Operation, Recorder};
-use moneta_conformance::linearizability::item::{Input, Item, Output, State};
+use moneta_conformance::linearizability::item::{Input, Item, ItemState, Output};
 use moneta_conformance::options::{Kind, Options};
 use moneta_conformance::server::Server;
 use moneta_conformance::stacks::Stack;
@@ -39,7 +39,7 @@ fn gets(invoked: u64, returned: u64, value: &str, cas: u64) -> Step {
 }
 
 fn accepts(history: &[Step]) -> bool {
-    is_linearizable::<Item>(State::default(), history)
+    is_linearizable::<Item>(ItemState::default(), history)
 }
 
 #[test]

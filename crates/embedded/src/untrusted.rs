@@ -16,11 +16,11 @@ const KEYS_MAX: usize = 1 << 18;
 pub(crate) struct UntrustedKeys {
     /// Whether there are any: what everybody looks at.
     any: AtomicBool,
-    state: Mutex<State>,
+    state: Mutex<UntrustedState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct UntrustedState {
     keys: HashSet<Box<[u8]>>,
     all: bool,
     /// Whether there have been too many since the last flush of all began.

@@ -13,10 +13,10 @@ const EVERY: Duration = Duration::from_secs(1);
 
 /// Files that are not at their paths any more.
 #[derive(Debug, Default)]
-pub(crate) struct Presence(Mutex<State>);
+pub(crate) struct Presence(Mutex<PresenceState>);
 
 #[derive(Debug, Default)]
-struct State {
+struct PresenceState {
     looked: Option<Instant>,
     gone: Vec<PathBuf>,
 }

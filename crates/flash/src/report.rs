@@ -9,7 +9,7 @@ use moneta_store::{Report, StoreStats};
 use crate::counters::read;
 use crate::engine::Flash;
 use crate::inner::Inner;
-use crate::log::regions::State;
+use crate::log::regions::RegionStage;
 use moneta_device::format::stamp::second_of;
 
 /// What the engine counts, read at one moment.
@@ -379,12 +379,12 @@ impl Inner {
         let mut oldest = None;
         for (_, region) in self.regions.iter() {
             match region.state() {
-                State::Free => flash.regions_free += 1,
-                State::Open => flash.regions_open += 1,
-                State::Sealed => flash.regions_sealed += 1,
-                State::Written | State::Closed => flash.regions_closed += 1,
-                State::Reclaiming => flash.regions_reclaiming += 1,
-                State::Retired => flash.regions_retired += 1,
+                RegionStage::Free => flash.regions_free += 1,
+                RegionStage::Open => flash.regions_open += 1,
+                RegionStage::Sealed => flash.regions_sealed += 1,
+                RegionStage::Written | RegionStage::Closed => flash.regions_closed += 1,
+                RegionStage::Reclaiming => flash.regions_reclaiming += 1,
+                RegionStage::Retired => flash.regions_retired += 1,
             }
             let (base, begun) = (region.base(), region.span().begun / 1000);
             if region.sequence() != 0 && oldest.is_none_or(|(least, _)| base < least) {

@@ -10,10 +10,10 @@ use crate::failure::Failure;
 
 /// An answer on its way from one thread to another.
 #[derive(Debug, Default)]
-pub(crate) struct Promise(Mutex<State>);
+pub(crate) struct Promise(Mutex<PromiseState>);
 
 #[derive(Debug, Default)]
-struct State {
+struct PromiseState {
     outcome: Option<Outcome<'static>>,
     waker: Option<Waker>,
     /// The answer is not waited for any more, and what the answer may have won is to be given back.

@@ -26,10 +26,10 @@ use crate::timer::Timer;
 /// The connections of one thread to a server.
 pub(crate) struct WorkerClient {
     shared: Arc<Shared>,
-    state: RefCell<State>,
+    state: RefCell<LinksState>,
 }
 
-struct State {
+struct LinksState {
     queue: OwnedFd,
     timer: Timer,
     clock: RunningClock,
@@ -60,7 +60,7 @@ impl WorkerClient {
         if shared.config.large_apart {
             links.push(Link::for_large_values(Arc::clone(shared), now));
         }
-        let state = State { queue, timer, clock, links, common, replies: Replies::default(), held: 0 };
+        let state = LinksState { queue, timer, clock, links, common, replies: Replies::default(), held: 0 };
         Ok(Self { shared: Arc::clone(shared), state: RefCell::new(state) })
     }
 
@@ -100,7 +100,7 @@ impl WorkerClient {
     /// Begins reads together; their answers are taken out of the slot that is returned, which [`WorkerClient::abandon_together`]
     /// ends.
     pub(crate) fn begin_together(&self, verb: Verb, keys: &[Key<'_>]) -> usize {
-        let State { queue, clock, links, common, replies, .. } = &mut *self.state.borrow_mut();
+        let LinksState { queue, clock, links, common, replies, .. } = &mut *self.state.borrow_mut();
         let slot = replies.open_together(verb, keys);
         let now = clock.begin(Instant::now());
         // Most processes meet none.
@@ -235,7 +235,7 @@ impl WorkerClient {
     fn with_links(&self, act: impl FnOnce(&mut Vec<Link>, &mut Turn<'_>)) {
         let mut wakers = {
             let state = &mut *self.state.borrow_mut();
-            let State { queue, timer, clock, links, replies, .. } = state;
+            let LinksState { queue, timer, clock, links, replies, .. } = state;
             let system = Instant::now();
             let now = clock.turn(system);
             act(links, &mut Turn { queue, replies, now, only_receives: false });
@@ -340,7 +340,7 @@ fn check_memory(shared: &Shared) -> Result<(), StoreError> {
     Err(StoreError::new(ErrorKind::OutOfMemory, NO_MEMORY).not_sent())
 }
 
-impl State {
+impl LinksState {
     #[inline]
     fn begin(&mut self, shared: &Shared, request: &Request<'_>, hash: u64, target: Target) -> Result<(), StoreError> {
         let is_large = request.value.len() >= LARGE;

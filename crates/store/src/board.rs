@@ -21,10 +21,10 @@ const READ_MAX: usize = 256 << 10;
 
 /// The posts of a node.
 #[derive(Debug, Default)]
-pub struct Board(Mutex<State>);
+pub struct Board(Mutex<BoardState>);
 
 #[derive(Debug, Default)]
-struct State {
+struct BoardState {
     /// The number of the last post.
     last: u64,
     posts: HashMap<u64, Post>,
@@ -120,7 +120,7 @@ impl Board {
     }
 }
 
-impl State {
+impl BoardState {
     fn expire(&mut self, now: u64) {
         self.posts.retain(|_, post| post.at.saturating_add(LIFE) > now);
         self.partial.retain(|_, partial| partial.at.saturating_add(LIFE) > now);

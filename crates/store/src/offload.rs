@@ -60,12 +60,12 @@ pub struct Offload {
 /// What waits for a thread.
 #[derive(Default)]
 struct Queue {
-    state: Mutex<State>,
+    state: Mutex<OffloadState>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct OffloadState {
     jobs: VecDeque<Job>,
     closed: bool,
 }
@@ -77,7 +77,7 @@ impl std::fmt::Debug for Queue {
 }
 
 impl Queue {
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, OffloadState> {
         self.state.lock()
     }
 

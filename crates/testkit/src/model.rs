@@ -16,7 +16,7 @@ use moneta_store::{
     Clock, Cursor, Cx, Op, Outcome, Put, Reactors, ReadSeveral, Step, Store, StoreError, Visit, Walked, Walking,
 };
 use parking_lot::{Mutex, MutexGuard};
-use state::{Missing, ModelItem, State};
+use state::{Missing, ModelItem, ModelState};
 
 /// Items a batch of a walk shows: few, so that walks and changes interleave even in small tests.
 const WALK_BATCH: usize = 16;
@@ -27,18 +27,18 @@ const WALK_BATCH: usize = 16;
 /// [`Lookup::Miss`] says `expired` for as long as a store could possibly know.
 #[derive(Clone, Debug)]
 pub struct ModelStore {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<ModelState>>,
     clock: Arc<Clock>,
 }
 
 impl ModelStore {
     /// An empty store that takes values of up to `value_max` bytes and reads the time from `clock`.
     pub fn new(clock: Arc<Clock>, value_max: usize) -> Self {
-        Self { state: Arc::new(Mutex::new(State::new(value_max))), clock }
+        Self { state: Arc::new(Mutex::new(ModelState::new(value_max))), clock }
     }
 
     /// The state as of now: a flush whose moment has come has happened.
-    fn settled(&self) -> MutexGuard<'_, State> {
+    fn settled(&self) -> MutexGuard<'_, ModelState> {
         let mut state = self.state.lock();
         state.settle(self.clock.now());
         state

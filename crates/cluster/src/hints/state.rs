@@ -28,7 +28,7 @@ const AT_ONCE: usize = 512;
 const FLOORS_MAX: usize = 32;
 
 #[derive(Default)]
-pub(super) struct State {
+pub(super) struct HintsState {
     missed: HashMap<HintKey, Hint>,
     /// Keys in the order in which they were missed first, or were put off.
     order: BTreeMap<u64, HintKey>,
@@ -75,7 +75,7 @@ pub(super) enum Unwritten {
     All,
 }
 
-impl State {
+impl HintsState {
     pub(super) fn is_empty(&self) -> bool {
         self.is_delivered() && self.doubt.is_none() && self.told.is_empty()
     }
@@ -271,7 +271,7 @@ impl State {
         }
     }
 
-    /// Of [`Unwritten::All`] the caller writes what [`State::some`] tells; what changes meanwhile is told after that.
+    /// Of [`Unwritten::All`] the caller writes what [`HintsState::some`] tells; what changes meanwhile is told after that.
     pub(super) fn take_unwritten(&mut self) -> Unwritten {
         let Some(unwritten) = &mut self.unwritten else { return Unwritten::Nothing };
         if std::mem::take(&mut self.wants_compaction) {

@@ -19,12 +19,12 @@ type Table = HashMap<String, Vec<(u32, Data)>>;
 
 pub struct Server {
     pub address: SocketAddr,
-    state: Arc<State>,
+    state: Arc<ServerState>,
     thread: Option<JoinHandle<()>>,
 }
 
 #[derive(Default)]
-struct State {
+struct ServerState {
     table: Mutex<Table>,
     silent: AtomicBool,
     stop: AtomicBool,
@@ -35,7 +35,7 @@ impl Server {
     pub fn start() -> Self {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         let address = socket.local_addr().unwrap();
-        let state = Arc::new(State::default());
+        let state = Arc::new(ServerState::default());
         let shared = Arc::clone(&state);
         let thread = std::thread::spawn(move || {
             let mut buffer = [0; 4096];
@@ -80,7 +80,7 @@ impl Drop for Server {
     }
 }
 
-impl State {
+impl ServerState {
     fn answer(&self, query: &[u8]) -> Vec<u8> {
         let mut at = 12;
         let mut labels = Vec::new();

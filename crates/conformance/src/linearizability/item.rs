@@ -53,12 +53,12 @@ enum Cas {
 
 /// The item, and the CAS values that earlier ones had and that must not come back.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct State {
+pub struct ItemState {
     item: Option<(String, Cas)>,
     spent: Vec<u64>,
 }
 
-impl State {
+impl ItemState {
     /// Puts another item in the place of this one.
     fn replaced_by(&self, value: Option<String>) -> Self {
         let mut spent = self.spent.clone();
@@ -92,11 +92,11 @@ impl State {
 pub struct Item;
 
 impl Model for Item {
-    type State = State;
+    type State = ItemState;
     type Input = Input;
     type Output = Output;
 
-    fn step(state: &State, input: &Input, output: &Output) -> Option<State> {
+    fn step(state: &ItemState, input: &Input, output: &Output) -> Option<ItemState> {
         let unchanged = || Some(state.clone());
         let after = |value: String| Some(state.replaced_by(Some(value)));
         match (input, state.value(), output) {

@@ -38,11 +38,11 @@ pub(super) struct Task {
     bytes: usize,
     asked: Instant,
     deadline: Deadline,
-    state: Mutex<State>,
+    state: Mutex<TaskState>,
 }
 
 #[derive(Default)]
-struct State {
+struct TaskState {
     waker: Option<Waker>,
     outcome: Option<io::Result<Aligned>>,
     /// A thread has taken it.

@@ -41,10 +41,10 @@ pub(super) struct Ring {
     reader: Arc<Shared>,
     /// The bell's descriptor.
     descriptor: RawFd,
-    state: RefCell<State>,
+    state: RefCell<RingState>,
 }
 
-struct State {
+struct RingState {
     uring: IoUring,
     /// Rings with each completion outside a turn, and when late reads have to fail.
     bell: Arc<Bell>,
@@ -67,7 +67,7 @@ struct State {
 impl Ring {
     /// Makes a ring for the calling thread.
     pub(super) fn new(reader: &Arc<Shared>, kinds: &[Kind]) -> io::Result<Self> {
-        let state = State::new(&reader.media, build(kinds)?)?;
+        let state = RingState::new(&reader.media, build(kinds)?)?;
         let descriptor = state.bell.descriptor();
         reader.bells.lock().push(Arc::downgrade(&state.bell));
         Ok(Self { reader: Arc::clone(reader), descriptor, state: RefCell::new(state) })
@@ -136,7 +136,7 @@ impl Ring {
 
 impl Ring {
     /// Reports the reads in flight to the shared counters.
-    fn tell(&self, state: &mut State) {
+    fn tell(&self, state: &mut RingState) {
         let now = u64::from(state.in_kernel) + state.waiting.len() as u64;
         self.reader.counters.change_in_flight(std::mem::replace(&mut state.told, now), now);
     }
@@ -167,7 +167,7 @@ impl Reactor for Ring {
     }
 }
 
-impl State {
+impl RingState {
     fn new(media: &[Arc<dyn Media>], uring: IoUring) -> io::Result<Self> {
         let bell = Arc::new(Bell::new()?);
         uring.submitter().register_eventfd(bell.descriptor())?;

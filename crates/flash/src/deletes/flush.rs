@@ -21,7 +21,7 @@ use crate::flusher::queue::Job;
 use crate::index::location::Location;
 use crate::index::shard::Shard;
 use crate::inner::Inner;
-use crate::log::regions::State;
+use crate::log::regions::RegionStage;
 use crate::operations::attempt::pend;
 use moneta_device::devices::TierState;
 
@@ -164,10 +164,10 @@ impl Inner {
         // Behind the job, so that a wait for everything appended so far includes the flush. What it took is not in the index
         // any more: a change of it appends nothing if devices are off.
         self.log.count_append();
-        regions.iter().for_each(|region| self.regions.get(*region).set_state(State::Reclaiming));
+        regions.iter().for_each(|region| self.regions.get(*region).set_state(RegionStage::Reclaiming));
         for (number, region) in self.regions.iter().filter(|(_, region)| (1..below).contains(&region.sequence())) {
-            let taken =
-                [State::Sealed, State::Written, State::Closed].map(|from| region.change_state(from, State::Reclaiming));
+            let taken = [RegionStage::Sealed, RegionStage::Written, RegionStage::Closed]
+                .map(|from| region.change_state(from, RegionStage::Reclaiming));
             if taken.contains(&true) {
                 if let Some(buffer) = region.resident.read().as_ref() {
                     buffer.discard();

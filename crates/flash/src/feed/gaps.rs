@@ -9,7 +9,7 @@ use moneta_store::versions::Floor;
 
 use crate::config::Durability;
 use crate::inner::Inner;
-use crate::log::regions::State;
+use crate::log::regions::RegionStage;
 use moneta_device::devices::TierState;
 use moneta_device::format::stamp::millis_of;
 
@@ -69,7 +69,7 @@ impl Inner {
         let mut next: Vec<(u64, u64)> = self
             .regions
             .iter()
-            .filter(|(_, region)| region.state() == State::Closed)
+            .filter(|(_, region)| region.state() == RegionStage::Closed)
             .map(|(_, region)| (region.sequence(), Version(region.summary().last).local()))
             .collect();
         let ahead = (self.regions.len() / AHEAD_SHARE).min(AHEAD_MAX);

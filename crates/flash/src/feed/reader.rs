@@ -11,7 +11,7 @@ use super::ahead::ReadAhead;
 use super::fence::Fence;
 use super::stream::{Next, Stream};
 use crate::inner::Inner;
-use crate::log::regions::State;
+use crate::log::regions::RegionStage;
 use moneta_device::format::record::{View, mark};
 use moneta_device::format::stamp::millis_of;
 
@@ -93,7 +93,7 @@ impl LogReader {
             let is_left = |number: usize, sequence: u64| {
                 let region = inner.regions.get(number);
                 // In this order: the state says whether the rest is final.
-                let grows = region.state() == State::Open;
+                let grows = region.state() == RegionStage::Open;
                 let has_changes = carried_too || !region.is_carried();
                 sequence >= inner.log.floor()
                     && (grows || has_changes && Version(region.summary().last).local() > position)

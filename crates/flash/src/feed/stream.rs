@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use super::ahead::{Begun, Part, ReadAhead, WINDOW};
 use crate::inner::Inner;
-use crate::log::regions::State;
+use crate::log::regions::RegionStage;
 use moneta_device::format::BLOCK;
 use moneta_device::format::record::{Header, Salt, View};
 use moneta_device::format::region::HEADER_BYTES;
@@ -160,7 +160,7 @@ impl Stream {
     fn advance(&mut self, inner: &Inner, ahead: &ReadAhead) -> Option<Next> {
         let region = inner.regions.get(self.region);
         // In this order: what is final in a region that is not open any more is read afterwards.
-        let is_open = region.state() == State::Open;
+        let is_open = region.state() == RegionStage::Open;
         let is_passed = !self.carried_too && region.is_carried();
         if is_passed {
             // The mark may be that of the region's next use.
@@ -279,7 +279,7 @@ impl Stream {
     pub(super) fn go_on(&mut self, inner: &Inner, ahead: &ReadAhead) {
         self.goes_on = true;
         let region = inner.regions.get(self.region);
-        let is_in_ram = region.state() == State::Open || region.resident.read().is_some();
+        let is_in_ram = region.state() == RegionStage::Open || region.resident.read().is_some();
         let end = (region.records_end() as usize).next_multiple_of(BLOCK);
         let start = self.at / BLOCK * BLOCK;
         if is_in_ram || end <= start || self.is_gone(inner) {

@@ -13,7 +13,7 @@ use super::bad_blocks::is_of_block;
 use super::tails::{Stage, Tail, Tails};
 use super::unsynced::Unsynced;
 use super::writing::Writer;
-use crate::log::regions::State;
+use crate::log::regions::RegionStage;
 use moneta_device::devices::Devices;
 use moneta_device::format::BLOCK;
 use moneta_device::format::record::{Salt, View, mark, salt_of};
@@ -62,7 +62,7 @@ impl Unsynced {
             writer.log.queue.note_outdated();
             // No footer claims these records yet; a restart before that reads the records themselves.
             tail.stage = Stage::Written;
-            writer.log.regions.get(tail.region).change_state(State::Written, State::Closed);
+            writer.log.regions.get(tail.region).change_state(RegionStage::Written, RegionStage::Closed);
         }
         Ok(())
     }

@@ -8,7 +8,7 @@ use std::io;
 
 use super::bad_blocks::is_of_block;
 use super::writing::Writer;
-use crate::log::regions::State;
+use crate::log::regions::RegionStage;
 use crate::log::sealed::Sealed;
 use moneta_device::format::BLOCK;
 use moneta_device::io::Aligned;
@@ -51,7 +51,7 @@ impl Tails {
     pub(super) fn take(&mut self, writer: &Writer, sealed: Sealed, stage: Stage) {
         let Sealed { region, sequence, buffer, end, tail } = sealed;
         let entry = writer.log.regions.get(region);
-        if entry.sequence() != sequence || !entry.change_state(State::Sealed, State::Written) {
+        if entry.sequence() != sequence || !entry.change_state(RegionStage::Sealed, RegionStage::Written) {
             // It was flushed away.
             return;
         }
@@ -99,7 +99,7 @@ impl Tails {
             Stage::Written => {
                 tail.stage = Stage::Ready;
                 let entry = writer.log.regions.get(tail.region);
-                entry.sequence() == tail.sequence && entry.change_state(State::Closed, State::Written)
+                entry.sequence() == tail.sequence && entry.change_state(RegionStage::Closed, RegionStage::Written)
             }
         });
     }
@@ -119,7 +119,7 @@ impl Tails {
                 written => written?,
             }
             tail.stage = Stage::Written;
-            if regions.get(tail.region).change_state(State::Written, State::Closed) {
+            if regions.get(tail.region).change_state(RegionStage::Written, RegionStage::Closed) {
                 writer.log.note_closed();
             }
         }
@@ -131,7 +131,7 @@ impl Tail {
     /// Whether the region has not been flushed since its records were written.
     fn is_wanted(&self, writer: &Writer) -> bool {
         let entry = writer.log.regions.get(self.region);
-        entry.sequence() == self.sequence && entry.state() == State::Written
+        entry.sequence() == self.sequence && entry.state() == RegionStage::Written
     }
 
     fn write(&self, writer: &Writer) -> io::Result<()> {

@@ -21,13 +21,13 @@ pub(crate) enum Goal {
 #[derive(Default)]
 pub(super) struct Waiters {
     // Held for an insert or a removal, and for a pass over all entries when a goal may have been reached.
-    state: Mutex<State>,
+    state: Mutex<WaitingState>,
     /// There is a deadline to watch, or the engine ends.
     news: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct WaitingState {
     waiting: Slab<Waiter>,
     /// The thread that watches deadlines has none and sleeps.
     is_idle: bool,

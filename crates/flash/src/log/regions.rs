@@ -28,7 +28,7 @@ use moneta_device::format::footer::{Span, Summary};
 /// The state of a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum State {
+pub(crate) enum RegionStage {
     Free,
     Open,
     Sealed,
@@ -40,7 +40,7 @@ pub(crate) enum State {
     Retired,
 }
 
-impl State {
+impl RegionStage {
     const ALL: [Self; 7] =
         [Self::Free, Self::Open, Self::Sealed, Self::Written, Self::Closed, Self::Reclaiming, Self::Retired];
 }
@@ -76,16 +76,16 @@ impl std::fmt::Debug for Region {
 }
 
 impl Region {
-    pub(crate) fn state(&self) -> State {
-        State::ALL[usize::from(self.state.load(Ordering::Acquire))]
+    pub(crate) fn state(&self) -> RegionStage {
+        RegionStage::ALL[usize::from(self.state.load(Ordering::Acquire))]
     }
 
-    pub(crate) fn set_state(&self, state: State) {
+    pub(crate) fn set_state(&self, state: RegionStage) {
         self.state.store(state as u8, Ordering::Release);
     }
 
     /// Changes the state from `from` to `to`; false if it was another.
-    pub(crate) fn change_state(&self, from: State, to: State) -> bool {
+    pub(crate) fn change_state(&self, from: RegionStage, to: RegionStage) -> bool {
         self.state.compare_exchange(from as u8, to as u8, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
@@ -179,7 +179,7 @@ impl Region {
     }
 
     /// Begins a new use.
-    pub(crate) fn begin(&self, sequence: u64, base: u64, salt: u64, state: State) {
+    pub(crate) fn begin(&self, sequence: u64, base: u64, salt: u64, state: RegionStage) {
         self.base.store(base, Ordering::Relaxed);
         self.salt.store(salt, Ordering::Relaxed);
         self.set_carried(false);
@@ -192,10 +192,10 @@ impl Region {
 
     /// Ends its use.
     pub(crate) fn end(&self) {
-        self.leave(State::Free);
+        self.leave(RegionStage::Free);
     }
 
-    fn leave(&self, state: State) {
+    fn leave(&self, state: RegionStage) {
         self.sequence.store(0, Ordering::Release);
         *self.resident.write() = None;
         self.set_state(state);
@@ -350,15 +350,15 @@ impl Regions {
 
     /// Puts a region on the free list, unless it is retired.
     pub(crate) fn give_back(&self, region: usize) {
-        if self.get(region).state() != State::Retired {
+        if self.get(region).state() != RegionStage::Retired {
             self.free.lock().push_back(region as u32);
         }
     }
 
     /// Takes a region out of use for good.
     pub(crate) fn retire(&self, region: usize) {
-        if self.get(region).state() != State::Retired {
-            self.get(region).leave(State::Retired);
+        if self.get(region).state() != RegionStage::Retired {
+            self.get(region).leave(RegionStage::Retired);
             self.retired.fetch_add(1, Ordering::Relaxed);
         }
     }

@@ -18,7 +18,7 @@ use crate::flusher::queue::FlushQueue;
 use crate::index::location::Location;
 use crate::log::buffer::{Buffer, BufferPool};
 use crate::log::forgotten::Forgotten;
-use crate::log::regions::{Region, Regions, State};
+use crate::log::regions::{Region, RegionStage, Regions};
 use crate::log::sealed::Sealed;
 use crate::log::sequence::Sequence;
 use crate::reclaim::work::Reclaim;
@@ -314,7 +314,7 @@ impl Log {
         unsafe { buffer.write(0, &header.encode()) };
         buffer.publish(HEADER_BYTES);
         *self.regions.get(region).resident.write() = Some(Arc::clone(&buffer));
-        self.regions.get(region).begin(sequence, base.0, salt, State::Open);
+        self.regions.get(region).begin(sequence, base.0, salt, RegionStage::Open);
         self.regions.get(region).set_span(Span { begun, ..Span::default() });
         self.regions.get(region).set_carried(usize::from(group) == CARRIED);
         let mut footer = Vec::with_capacity(self.region_bytes / 64);
@@ -378,7 +378,7 @@ impl Log {
         };
         footer.extend_from_slice(&trailer.encode());
         self.note_stamp(summary.last);
-        self.regions.get(region).set_state(State::Sealed);
+        self.regions.get(region).set_state(RegionStage::Sealed);
         self.queue.push(Sealed { region, sequence, buffer, end, tail: footer });
         self.counters.regions_filled.fetch_add(1, Ordering::Relaxed);
     }

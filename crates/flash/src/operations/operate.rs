@@ -50,7 +50,7 @@ pub(crate) struct Stored {
 }
 
 /// The state of a key.
-enum State<'f> {
+enum KeyState<'f> {
     Live(Present<'f>),
     /// No item, or another key's record. `expired`: an expired item was found and removed.
     Gone {
@@ -113,9 +113,9 @@ impl Inner {
         let mut shard = self.shard(key.hash).lock();
         let state = self.state(&mut shard, key, fetched, now);
         let (expired, present) = match state {
-            State::Elsewhere(place) => return Attempt::Read(place),
-            State::Gone { expired } => (expired, None),
-            State::Live(present) => (false, Some(present)),
+            KeyState::Elsewhere(place) => return Attempt::Read(place),
+            KeyState::Gone { expired } => (expired, None),
+            KeyState::Live(present) => (false, Some(present)),
         };
         let view = present.as_ref().map(|present| (present.meta(now), present.view().value()));
         let old = view.map(|(meta, value)| Old { meta, value });
@@ -142,9 +142,9 @@ impl Inner {
         let now = self.settle();
         let mut shard = self.shard(key.hash).lock();
         match self.state(&mut shard, key, fetched, now) {
-            State::Elsewhere(place) => Attempt::Read(place),
-            State::Gone { expired } => Attempt::done(Lookup::Miss { expired }),
-            State::Live(present) => {
+            KeyState::Elsewhere(place) => Attempt::Read(place),
+            KeyState::Gone { expired } => Attempt::done(Lookup::Miss { expired }),
+            KeyState::Live(present) => {
                 let value = moneta_store::Value::whole(present.view().value());
                 visitor.item(&ItemRef { meta: present.meta(now), value });
                 Attempt::done(Lookup::Visited)
@@ -303,9 +303,9 @@ impl Inner {
         }
         let mut shard = self.shard(key.hash).lock();
         match self.state(&mut shard, key, fetched, now) {
-            State::Elsewhere(place) => Attempt::Read(place),
-            State::Gone { .. } => Attempt::done(Written::NotStored),
-            State::Live(_) => match self.store(&mut shard, key, &version, now, ground) {
+            KeyState::Elsewhere(place) => Attempt::Read(place),
+            KeyState::Gone { .. } => Attempt::done(Written::NotStored),
+            KeyState::Live(_) => match self.store(&mut shard, key, &version, now, ground) {
                 Ok(stored) => self.ended(Written::Stored { cas: stored.cas }, Some(stored.number)),
                 Err(halt) => halt.into(),
             },
@@ -370,15 +370,15 @@ impl Inner {
     }
 
     /// Looks for a live item. Removes an expired one from the index.
-    fn state<'f>(&self, shard: &mut Shard, key: &Key<'_>, fetched: Option<&'f Fetched>, now: u32) -> State<'f> {
+    fn state<'f>(&self, shard: &mut Shard, key: &Key<'_>, fetched: Option<&'f Fetched>, now: u32) -> KeyState<'f> {
         let present = match self.look(shard, key, fetched) {
-            Look::Absent | Look::Foreign => return State::Gone { expired: false },
-            Look::On(place) => return State::Elsewhere(place),
+            Look::Absent | Look::Foreign => return KeyState::Gone { expired: false },
+            Look::On(place) => return KeyState::Elsewhere(place),
             Look::Present(present) => present,
         };
         count(&self.counters.lookups, 1);
         if !present.view().expiry().is_dead(now) {
-            return State::Live(present);
+            return KeyState::Live(present);
         }
         self.note_forgotten(key, present.location);
         self.remember_expired(key, &present.meta(now));
@@ -390,7 +390,7 @@ impl Inner {
             let value_bytes = present.view().value().len();
             observer.removed(&Removed { key: key.bytes, meta, value_bytes, cause: RemovalCause::Expired });
         }
-        State::Gone { expired: true }
+        KeyState::Gone { expired: true }
     }
 
     pub(crate) fn store(
@@ -501,7 +501,7 @@ impl Inner {
     }
 }
 
-impl<'f> State<'f> {
+impl<'f> KeyState<'f> {
     /// The live item, if there is one; or where to read first.
     fn live(self) -> Result<Option<Present<'f>>, crate::operations::lookup::Place> {
         match self {

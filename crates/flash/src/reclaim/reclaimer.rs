@@ -25,7 +25,7 @@ use crate::counters::count;
 use crate::flusher::waiting::Goal;
 use crate::index::location::Location;
 use crate::inner::Inner;
-use crate::log::regions::State;
+use crate::log::regions::RegionStage;
 use crate::log::writer::{CARRIED, GROUPS, Over, REGIONS_LEAST, RESERVE};
 use crate::reclaim::candidates::{Candidate, rank};
 use crate::reclaim::sweep::{Swept, sweep};
@@ -116,24 +116,24 @@ impl Reclaimer {
         let dead = in_use().find(|(_, other)| {
             let summary = other.summary();
             let may_go = summary.behind < region.sequence() && bad.is_none_or(|bad| other.sequence() <= bad);
-            other.state() == State::Closed && summary.expiry_max <= now && may_go
+            other.state() == RegionStage::Closed && summary.expiry_max <= now && may_go
         });
         let chosen = match (dead, region.state()) {
             (Some((dead, _)), _) => dead,
-            (None, State::Closed) => oldest,
-            (None, State::Written) => {
+            (None, RegionStage::Closed) => oldest,
+            (None, RegionStage::Written) => {
                 // Its trailer is waiting for a sync.
                 inner.log.queue.ask_sync();
                 return None;
             }
-            (None, State::Open) => {
+            (None, RegionStage::Open) => {
                 // A slowly filling region has become the oldest. It has to be written before it can be emptied.
                 (0..GROUPS).filter(|group| self.is_open(*group, oldest)).for_each(|group| inner.log.rotate(group));
                 return None;
             }
             (None, _) => return None,
         };
-        inner.regions.get(chosen).change_state(State::Closed, State::Reclaiming).then_some(chosen)
+        inner.regions.get(chosen).change_state(RegionStage::Closed, RegionStage::Reclaiming).then_some(chosen)
     }
 
     fn is_open(&self, group: usize, region: usize) -> bool {
@@ -156,7 +156,7 @@ impl Reclaimer {
             }
             Err(error) => {
                 count(&self.inner.counters.io_errors, 1);
-                self.inner.regions.get(region).set_state(State::Closed);
+                self.inner.regions.get(region).set_state(RegionStage::Closed);
                 if self.inner.regions.free() <= RESERVE {
                     // Otherwise writers would wait for room that never comes.
                     self.inner.log.queue.turn_off(&error);

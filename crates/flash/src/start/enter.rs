@@ -5,12 +5,12 @@ use moneta_device::regions::identity::{Identity, Shards};
 use moneta_device::regions::listing::Listing;
 use moneta_device::regions::survey::Use;
 
-use crate::log::regions::{Regions, State};
+use crate::log::regions::{RegionStage, Regions};
 
 /// Enters what is known about a region in use into the table of regions.
 pub(crate) fn enter(regions: &Regions, identities: Shards, region: usize, used: &Use, listing: &Listing) {
     let entry = regions.get(region);
-    entry.begin(used.sequence, used.base, used.salt, State::Closed);
+    entry.begin(used.sequence, used.base, used.salt, RegionStage::Closed);
     entry.set_summary(listing.summary);
     entry.set_span(listing.span);
     entry.set_extent(listing.records_end, listing.records.len() as u32);

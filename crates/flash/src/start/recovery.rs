@@ -16,7 +16,7 @@ use crate::config::Durability;
 use crate::counters::count;
 use crate::index::location::Location;
 use crate::inner::Inner;
-use crate::log::regions::{SEQUENCES_AHEAD, State};
+use crate::log::regions::{RegionStage, SEQUENCES_AHEAD};
 use crate::log::sequence::floor_above_lost;
 use crate::reclaim::sweep::sweep;
 use crate::start::batches::batches;
@@ -134,7 +134,7 @@ fn survey_all(inner: &Inner) -> (Vec<(usize, Use)>, Vec<Unreadable>) {
     let flushed_below = inner.devices.state().flushed_below;
     let surveys: Vec<Mutex<Option<io::Result<Survey>>>> = (0..inner.regions.len()).map(|_| Mutex::default()).collect();
     let look = |region: usize| match inner.regions.get(region).state() {
-        State::Retired => Ok(Survey::Free),
+        RegionStage::Retired => Ok(Survey::Free),
         _ => survey(&inner.devices, region),
     };
     in_parallel(inner, surveys.len(), |region| *surveys[region].lock() = Some(look(region)));

@@ -31,7 +31,7 @@ use moneta_index::Index;
 use crate::index::location::TAG_BITS;
 use crate::index::shard::{Room, Shard};
 use crate::inner::Inner;
-use crate::log::regions::State;
+use crate::log::regions::RegionStage;
 use moneta_device::devices::TierState;
 use moneta_device::format::VERSION;
 use moneta_device::format::footer::{Span, Summary};
@@ -212,7 +212,7 @@ impl Image {
                 inner.regions.give_back(number);
                 continue;
             }
-            region.begin(sequence, u64_at(bytes, 8), u64_at(bytes, 72), State::Closed);
+            region.begin(sequence, u64_at(bytes, 8), u64_at(bytes, 72), RegionStage::Closed);
             region.set_summary(Summary {
                 expiry_min: u32_at(bytes, 16),
                 expiry_max: u32_at(bytes, 20),

@@ -33,12 +33,12 @@ fn until(what: &str, mut reached: impl FnMut() -> bool) {
 /// A device whose first sync of records after a failed write waits for the test.
 struct Gate {
     bad: Arc<Bad>,
-    state: Mutex<State>,
+    state: Mutex<DeviceState>,
     changed: Condvar,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum State {
+enum DeviceState {
     #[default]
     Sound,
     /// A write failed.
@@ -50,7 +50,7 @@ enum State {
 }
 
 impl Gate {
-    fn change(&self, state: State) {
+    fn change(&self, state: DeviceState) {
         *self.state.lock() = state;
         self.changed.notify_all();
     }
@@ -69,8 +69,8 @@ impl Media for Gate {
         let written = self.bad.write_at(bytes, offset);
         let mut state = self.state.lock();
         match *state {
-            State::Sound if written.is_err() => *state = State::Failed,
-            State::Failed if offset < HEAD => *state = State::Superblock,
+            DeviceState::Sound if written.is_err() => *state = DeviceState::Failed,
+            DeviceState::Failed if offset < HEAD => *state = DeviceState::Superblock,
             _ => {}
         }
         written
@@ -79,12 +79,12 @@ impl Media for Gate {
     fn sync(&self) -> io::Result<()> {
         let mut state = self.state.lock();
         match *state {
-            State::Superblock => *state = State::Failed,
-            State::Failed => {
-                *state = State::Waits;
-                self.changed.wait_while(&mut state, |state| *state != State::Open);
+            DeviceState::Superblock => *state = DeviceState::Failed,
+            DeviceState::Failed => {
+                *state = DeviceState::Waits;
+                self.changed.wait_while(&mut state, |state| *state != DeviceState::Open);
             }
-            State::Sound | State::Waits | State::Open => {}
+            DeviceState::Sound | DeviceState::Waits | DeviceState::Open => {}
         }
         Ok(())
     }
@@ -107,7 +107,7 @@ fn a_block_that_is_tried_again_is_written_although_the_rest_of_its_region_was_sy
     set(&flash, b"key", &value, 0).expect("a set");
     std::thread::scope(|scope| {
         let sync = scope.spawn(|| wait(flash.sync()));
-        until("the region is synced", || *media.state.lock() == State::Waits);
+        until("the region is synced", || *media.state.lock() == DeviceState::Waits);
         // Five more regions: one of each group, and a full one.
         for seconds in [300, 7000, 80_000] {
             set(&flash, format!("key {seconds}").as_bytes(), b"value", seconds).expect("a set");
@@ -119,7 +119,7 @@ fn a_block_that_is_tried_again_is_written_although_the_rest_of_its_region_was_sy
         // Asked for now, so that the next round writes the open regions too.
         let mut second = flash.sync();
         assert!(second.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
-        media.change(State::Open);
+        media.change(DeviceState::Open);
         sync.join().expect("no panic").expect_err("many regions fail");
     });
     assert!(numbers(&flash).off);

@@ -22,19 +22,19 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// A device that loses the first wipe of a region: a sync fails between it and the next sync.
 struct Losing {
     memory: Arc<MemoryMedia>,
-    state: Mutex<State>,
+    state: Mutex<WipesState>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct WipesState {
     /// What the ends of the region held before the wipe.
     before: Vec<(u64, Vec<u8>)>,
     is_lost: bool,
 }
 
 impl Losing {
-    fn wait_until(&self, what: &str, reached: impl Fn(&State) -> bool) {
+    fn wait_until(&self, what: &str, reached: impl Fn(&WipesState) -> bool) {
         let mut state = self.state.lock();
         let late = self.changed.wait_while_for(&mut state, |state| !reached(state), PATIENCE).timed_out();
         assert!(!late, "waited for nothing: {what}");
@@ -57,7 +57,7 @@ impl Media for Losing {
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         let within = offset.checked_sub(HEAD).map(|offset| offset % REGION);
         let first = within == Some(0) && bytes[..64].iter().all(|byte| *byte == 0);
-        let is_second = |begun: &State| begun.before.len() == 1 && begun.before[0].0 + REGION - BLOCK == offset;
+        let is_second = |begun: &WipesState| begun.before.len() == 1 && begun.before[0].0 + REGION - BLOCK == offset;
         if self.is_wiped() || !(first || is_second(&self.state.lock())) {
             return self.memory.write_at(bytes, offset);
         }

@@ -21,10 +21,10 @@ struct Shared {
     limit: u64,
     clock: Arc<Clock>,
     // Held to append or copy a few changes.
-    state: Mutex<State>,
+    state: Mutex<RingState>,
 }
 
-struct State {
+struct RingState {
     /// Oldest first, with when each was told.
     changes: VecDeque<(u64, Kept)>,
     bytes: u64,
@@ -77,7 +77,8 @@ impl Ring {
     /// An empty ring of up to `bytes`.
     pub fn new(bytes: u64, clock: Arc<Clock>) -> Self {
         let since = clock.millis();
-        let state = Mutex::new(State { changes: VecDeque::new(), bytes: 0, first: 0, since, cause: GapCause::Start });
+        let state =
+            Mutex::new(RingState { changes: VecDeque::new(), bytes: 0, first: 0, since, cause: GapCause::Start });
         Self(Arc::new(Shared { incarnation: fastrand::u64(1..), limit: bytes, clock, state }))
     }
 
@@ -124,7 +125,7 @@ impl Ring {
     }
 }
 
-impl State {
+impl RingState {
     fn end(&self) -> u64 {
         self.first + self.changes.len() as u64
     }

@@ -26,7 +26,7 @@ const CHUNKS: usize = 64;
 /// Connections of this number and below carry nothing any more, and do not end.
 type Dead = AtomicU64;
 
-struct State {
+struct ForwarderState {
     mode: AtomicU8,
     dead: Dead,
     opened: AtomicU64,
@@ -36,7 +36,7 @@ struct State {
     busy_until: Mutex<Option<Instant>>,
 }
 
-impl State {
+impl ForwarderState {
     /// Waits as a cable does that all connections share.
     fn carry(&self, bytes: usize) {
         let rate = self.rate.load(Ordering::SeqCst);
@@ -62,14 +62,14 @@ impl State {
 /// Listens, and forwards to one node. Its threads end with the process.
 pub struct Forwarder {
     pub address: SocketAddr,
-    state: Arc<State>,
+    state: Arc<ForwarderState>,
 }
 
 impl Forwarder {
     pub fn to(node: SocketAddr) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("it is bound");
-        let state = Arc::new(State {
+        let state = Arc::new(ForwarderState {
             mode: AtomicU8::new(0),
             dead: AtomicU64::new(0),
             opened: AtomicU64::new(0),
@@ -105,7 +105,7 @@ impl Forwarder {
     }
 }
 
-fn forward(near: TcpStream, far: TcpStream, state: &Arc<State>) {
+fn forward(near: TcpStream, far: TcpStream, state: &Arc<ForwarderState>) {
     let number = state.opened.fetch_add(1, Ordering::SeqCst) + 1;
     for stream in [&near, &far] {
         stream.set_nodelay(true).expect("a TCP stream");
@@ -118,7 +118,7 @@ fn forward(near: TcpStream, far: TcpStream, state: &Arc<State>) {
 }
 
 /// Carries bytes one way. `answers`: from the node.
-fn pump(mut from: TcpStream, mut to: TcpStream, number: u64, state: &Arc<State>, answers: bool) {
+fn pump(mut from: TcpStream, mut to: TcpStream, number: u64, state: &Arc<ForwarderState>, answers: bool) {
     let (sender, chunks) = mpsc::sync_channel::<(Instant, Vec<u8>)>(CHUNKS);
     let (reading, writing) = (Arc::clone(state), Arc::clone(state));
     thread::spawn(move || {

@@ -22,7 +22,7 @@ pub(crate) struct Together {
     verb: Option<Verb>,
     keys: OwnedKeys,
     /// One for each key.
-    answers: Vec<State>,
+    answers: Vec<ReadState>,
     /// The values of items, in the order in which they came.
     values: Vec<u8>,
     /// How many are begun and have not ended.
@@ -39,7 +39,7 @@ pub(crate) struct Together {
     has_won: bool,
 }
 
-enum State {
+enum ReadState {
     /// Begun.
     Awaited,
     /// An item, without its value, which lies there.
@@ -64,7 +64,7 @@ impl Together {
         self.verb = Some(verb);
         self.keys.replace(keys);
         self.answers.clear();
-        self.answers.extend(keys.iter().map(|_| State::Awaited));
+        self.answers.extend(keys.iter().map(|_| ReadState::Awaited));
         self.values.clear();
         (self.awaited, self.waiter, self.is_abandoned) = (keys.len(), None, false);
         (self.held, self.told, self.has_won) = (0, None, false);
@@ -81,7 +81,7 @@ impl Together {
     /// The read at `index` did not begin.
     pub(super) fn refuse(&mut self, index: usize, error: StoreError) {
         self.awaited -= 1;
-        self.answers[index] = State::Ended(Some(Err(error)));
+        self.answers[index] = ReadState::Ended(Some(Err(error)));
     }
 
     /// The read at `index` has ended. Returns who is to be woken and what is to be given back.
@@ -96,16 +96,16 @@ impl Together {
             Ok(Answer::Hit(seen)) if seen.value.len() >= ALONE => {
                 self.held += seen.value.len();
                 let value = Cow::Owned(seen.value.into_owned());
-                State::Long(Box::new(Seen { value, ..seen }))
+                ReadState::Long(Box::new(Seen { value, ..seen }))
             }
             Ok(Answer::Hit(seen)) => {
                 self.held += seen.value.len();
                 let start = self.values.len();
                 self.values.extend_from_slice(&seen.value);
-                State::Item(Seen { value: Cow::Borrowed(&[]), ..seen }, start..self.values.len())
+                ReadState::Item(Seen { value: Cow::Borrowed(&[]), ..seen }, start..self.values.len())
             }
-            Ok(answer) => State::Ended(Some(Ok(answer.into_owned()))),
-            Err(failure) => State::Ended(Some(Err(failure.into()))),
+            Ok(answer) => ReadState::Ended(Some(Ok(answer.into_owned()))),
+            Err(failure) => ReadState::Ended(Some(Err(failure.into()))),
         };
         let waker = self.waiter.take_if(|(waits_for, _)| *waits_for == index).map(|(_, waker)| waker);
         (waker, None)
@@ -115,13 +115,13 @@ impl Together {
     #[inline]
     pub(super) fn poll(&mut self, index: usize, context: &Context<'_>) -> Poll<(Key<'_>, Told<'_>)> {
         let told = match &mut self.answers[index] {
-            State::Item(seen, at) => Told::Item(seen, &self.values[at.clone()]),
-            State::Long(seen) => {
+            ReadState::Item(seen, at) => Told::Item(seen, &self.values[at.clone()]),
+            ReadState::Long(seen) => {
                 self.told = Some(index);
                 Told::Item(seen, &seen.value)
             }
-            State::Ended(ended) => Told::Ended(ended.take().expect("an answer is told once")),
-            State::Awaited => {
+            ReadState::Ended(ended) => Told::Ended(ended.take().expect("an answer is told once")),
+            ReadState::Awaited => {
                 match &mut self.waiter {
                     Some((waits_for, waker)) => {
                         *waits_for = index;
@@ -150,7 +150,9 @@ impl Together {
     #[inline]
     pub(super) fn free_told(&mut self) -> usize {
         let Some(index) = self.told.take() else { return 0 };
-        let State::Long(seen) = std::mem::replace(&mut self.answers[index], State::Ended(None)) else { return 0 };
+        let ReadState::Long(seen) = std::mem::replace(&mut self.answers[index], ReadState::Ended(None)) else {
+            return 0;
+        };
         self.held -= seen.value.len();
         seen.value.len()
     }
@@ -173,9 +175,9 @@ impl Together {
         let mut won = Vec::new();
         for (index, state) in self.answers.iter().enumerate() {
             let seen = match state {
-                State::Item(seen, _) => seen,
-                State::Long(seen) => seen,
-                State::Awaited | State::Ended(_) => continue,
+                ReadState::Item(seen, _) => seen,
+                ReadState::Long(seen) => seen,
+                ReadState::Awaited | ReadState::Ended(_) => continue,
             };
             if wins(seen) {
                 won.push(self.recache(index, seen.cas));

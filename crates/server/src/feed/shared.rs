@@ -21,7 +21,7 @@ const PUSHED_OUT: &[u8] = b"SERVER_ERROR this reader of the feed made room for a
 /// What the thread and the worker share.
 #[derive(Default)]
 pub(super) struct Shared {
-    state: Mutex<State>,
+    state: Mutex<StreamState>,
     /// The worker took a chunk, or the connection is gone.
     room: Condvar,
     /// Bytes of the chunks that wait, and of the spare buffer.
@@ -33,7 +33,7 @@ pub(super) struct Shared {
 }
 
 #[derive(Default)]
-struct State {
+struct StreamState {
     chunks: VecDeque<Vec<u8>>,
     /// A buffer for a chunk.
     spare: Option<Vec<u8>>,
@@ -48,7 +48,7 @@ struct State {
     is_compressed: bool,
 }
 
-impl State {
+impl StreamState {
     fn bytes(&self) -> usize {
         self.chunks.iter().chain(&self.spare).map(Vec::capacity).sum()
     }

@@ -19,7 +19,7 @@ const SLOW: &[u8] = b"slow";
 const HEAVY: &[u8] = b"heavy";
 
 #[derive(Default)]
-struct State {
+struct GateState {
     open: bool,
     waiting: usize,
     wakers: Vec<Waker>,
@@ -34,7 +34,7 @@ struct State {
 
 /// Holds requests up until it is opened.
 #[derive(Clone, Default)]
-pub struct Gate(Arc<Mutex<State>>, Arc<Condvar>);
+pub struct Gate(Arc<Mutex<GateState>>, Arc<Condvar>);
 
 impl Gate {
     /// Lets everything through, from any thread.

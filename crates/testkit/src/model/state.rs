@@ -67,7 +67,7 @@ impl WalkEntry {
 
 /// Everything behind the model's lock.
 #[derive(Debug)]
-pub(super) struct State {
+pub(super) struct ModelState {
     items: HashMap<Vec<u8>, ModelItem>,
     now: u32,
     value_max: usize,
@@ -105,7 +105,7 @@ impl ModelItem {
     }
 }
 
-impl State {
+impl ModelState {
     pub(super) fn new(value_max: usize) -> Self {
         Self {
             items: HashMap::new(),

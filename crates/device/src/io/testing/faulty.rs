@@ -30,12 +30,12 @@ pub struct Faults {
 /// Wraps a device and fails calls on command. It has no descriptor, so reads go through threads.
 pub struct FaultyMedia<M: ?Sized = dyn Media> {
     inner: Arc<M>,
-    state: Mutex<State>,
+    state: Mutex<FaultyState>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct FaultyState {
     faults: Faults,
     /// Offset of a byte, and its bits that read as flipped.
     flips: BTreeMap<u64, u8>,

@@ -138,11 +138,11 @@ pub struct VolatileMedia {
     bytes: u64,
     before: Vec<u8>,
     // Held for an event, so that the order of the log is the order on the device.
-    state: Mutex<State>,
+    state: Mutex<VolatileState>,
     answers: Condvar,
 }
 
-struct State {
+struct VolatileState {
     /// What reads show.
     view: Vec<u8>,
     log: Vec<Event>,
@@ -161,7 +161,7 @@ struct State {
 impl VolatileMedia {
     /// A device whose durable contents are `image`; `seed` determines its failures.
     pub fn of(image: Vec<u8>, seed: u64) -> Arc<Self> {
-        let state = State {
+        let state = VolatileState {
             view: image.clone(),
             log: Vec::new(),
             now: Replay::new(image.clone()),
@@ -231,7 +231,7 @@ impl VolatileMedia {
     }
 }
 
-impl State {
+impl VolatileState {
     fn fails(&mut self, one_in: u32) -> bool {
         let fails = one_in > 0 && self.rng.u32(0..one_in) == 0;
         self.failed += u64::from(fails);
@@ -291,7 +291,7 @@ impl Media for VolatileMedia {
             state.happen(Event::Sync);
             return Ok(());
         }
-        let State { now, rng, .. } = &mut *state;
+        let VolatileState { now, rng, .. } = &mut *state;
         let kept = survivors(&now.cached, rng);
         state.happen(Event::Lost(kept));
         if state.odds.forgets {
