@@ -7,14 +7,14 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use crate::layout::Layout;
-use crate::shared::Shared;
+use crate::shared::ClusterShared;
 use crate::topologies::{Agreement, NOTICE, Taken};
 use crate::topology::Topology;
 
 /// By how much clocks of processes may differ, in milliseconds: those that took it together are not apart by more.
 const APART: u64 = 500;
 
-impl Shared {
+impl ClusterShared {
     /// Whether the source of topologies counts them.
     pub(crate) fn counts_epochs(&self) -> bool {
         self.source.lock().as_ref().is_none_or(|source| source.status().counted)

@@ -14,12 +14,12 @@ use crate::hints::Missed;
 use crate::layout::Layout;
 use crate::node::{Node, is_busy, is_unwell};
 use crate::reactor::{Attached, ClusterReactor, Task};
-use crate::shared::Shared;
+use crate::shared::ClusterShared;
 
 /// Who asks, and what the cluster looked like then.
 #[derive(Clone)]
 pub(crate) struct Call {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<ClusterShared>,
     cx: Cx,
     at: At,
 }
@@ -32,7 +32,7 @@ enum At {
 }
 
 impl Call {
-    pub(crate) fn new(shared: &Arc<Shared>, cx: &Cx) -> Self {
+    pub(crate) fn new(shared: &Arc<ClusterShared>, cx: &Cx) -> Self {
         let at = match cx.reactor::<ClusterReactor>(shared.slot) {
             Some(reactor) => {
                 let attached = reactor.attached(|| shared.layout(), shared.generation());
@@ -121,13 +121,13 @@ impl Call {
         self.shared.believed(self.node(node), ended)
     }
 
-    /// [`Shared::is_from_the_future`].
+    /// [`ClusterShared::is_from_the_future`].
     #[inline]
     pub(crate) fn is_from_the_future(&self, version: Version, millis: u64) -> bool {
         self.shared.is_from_the_future(version, millis)
     }
 
-    /// [`Shared::doubt`].
+    /// [`ClusterShared::doubt`].
     pub(crate) fn doubt(&self, node: usize) -> StoreError {
         self.shared.doubt(self.node(node))
     }
@@ -151,7 +151,7 @@ impl Call {
     }
 }
 
-impl Shared {
+impl ClusterShared {
     /// What a node has told, as a failure where it tells of a version from the future: that is not learned, and stands for
     /// nothing that the key holds.
     pub(crate) fn believed(&self, node: &Node, ended: Result<Outcome, StoreError>) -> Result<Outcome, StoreError> {

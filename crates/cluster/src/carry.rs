@@ -8,12 +8,12 @@ use crate::hints::{Doubt, Missed};
 use crate::layout::{Layout, Replica};
 use crate::maintenance::Delivery;
 use crate::overlap::Left;
-use crate::shared::Shared;
+use crate::shared::ClusterShared;
 
 /// Writes that are given at once.
 const AT_ONCE: usize = 32;
 
-impl Shared {
+impl ClusterShared {
     /// Gives up to `count` writes to the nodes that hold their keys by now.
     pub(crate) async fn carry_over(&self, layout: &Layout, count: usize) {
         let now = self.clock.millis();

@@ -31,7 +31,7 @@ use crate::overlap::Overlap;
 use crate::reactor::ClusterReactor;
 use crate::reads::Ask;
 use crate::rules::Rules;
-use crate::shared::{Shared, file_name};
+use crate::shared::{ClusterShared, file_name};
 use crate::sources::{Guarded, TopologySource, Watch};
 use crate::stamp::Stamps;
 use crate::status::{NodeStatus, Routed, Status, Traffic};
@@ -56,7 +56,7 @@ pub struct Writer {
 
 /// An app's data in several copies. Cheap to clone; all clones are one store.
 #[derive(Clone)]
-pub struct Cluster(Arc<Shared>);
+pub struct Cluster(Arc<ClusterShared>);
 
 impl Cluster {
     /// A store on the nodes of `topology`. They need not be up. Values longer than `item_max` bytes are refused.
@@ -75,7 +75,7 @@ impl Cluster {
             Layout { epoch: 0, generation: 0, replicas: Vec::new(), nodes: Vec::new(), readable: Vec::new(), near: 0 };
         let lock_file = |folder: &PathBuf| folder.join(format!("{}.lock", file_name(&config.app)));
         let lock = config.hint_dir.as_ref().map(lock_file).map(|path| FolderLock::take(&path)).transpose()?;
-        let shared = Shared {
+        let shared = ClusterShared {
             stamps: Stamps::new(
                 writer.origin,
                 writer.salt,
@@ -112,7 +112,7 @@ impl Cluster {
         };
         let cluster = Self(Arc::new(shared));
         cluster.change(topology)?;
-        let timekept: Arc<dyn Timekept> = Arc::<Shared>::clone(&cluster.0);
+        let timekept: Arc<dyn Timekept> = Arc::<ClusterShared>::clone(&cluster.0);
         cluster.0.keeper.join(Arc::downgrade(&timekept));
         Ok(cluster)
     }
@@ -232,7 +232,7 @@ impl Cluster {
         &self.0.config
     }
 
-    pub(crate) fn shared(&self) -> &Arc<Shared> {
+    pub(crate) fn shared(&self) -> &Arc<ClusterShared> {
         &self.0
     }
 

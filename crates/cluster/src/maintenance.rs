@@ -15,7 +15,7 @@ use crate::hints::Missed;
 use crate::layout::Layout;
 use crate::node::{Node, is_busy, is_unwell};
 use crate::presence::Suspects;
-use crate::shared::Shared;
+use crate::shared::ClusterShared;
 use crate::writes::Answer;
 
 /// Between two rounds.
@@ -80,7 +80,7 @@ impl Cluster {
     }
 }
 
-impl Shared {
+impl ClusterShared {
     /// One round: sees which nodes are there, probes the nodes whose turn it is, looks for those that have become slow, and
     /// delivers hints to those that are well.
     async fn maintain(self: &Arc<Self>, suspects: &mut Suspects) {

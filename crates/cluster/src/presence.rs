@@ -9,7 +9,7 @@ use moneta_store::{Cx, Key, Op, Outcome, Pending, Step, StoreError, steps};
 
 use crate::layout::Layout;
 use crate::node::{Node, is_busy, is_unwell, takes_no_connection};
-use crate::shared::Shared;
+use crate::shared::ClusterShared;
 use crate::slow::PROBE_KEY;
 
 /// Nodes that failed too often in a row, and were asked whether they are there. Rounds do not wait for their answers.
@@ -18,7 +18,7 @@ pub(crate) struct Suspects(Vec<(Arc<Node>, Pending)>);
 
 impl Suspects {
     /// Waits for those that are asked.
-    pub(crate) async fn settle(self, shared: &Shared, layout: &Layout) {
+    pub(crate) async fn settle(self, shared: &ClusterShared, layout: &Layout) {
         for (node, pending) in self.0 {
             let ended = pending.await;
             shared.judge_presence(layout, &node, ended);
@@ -26,7 +26,7 @@ impl Suspects {
     }
 }
 
-impl Shared {
+impl ClusterShared {
     /// Leaves out nodes that take no connection, probes those that take one again, and asks those that failed too often in a row.
     pub(crate) fn look_after(&self, layout: &Layout, suspects: &mut Suspects) {
         for node in &layout.nodes {

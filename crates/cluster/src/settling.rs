@@ -14,7 +14,7 @@ use crate::config::majority;
 use crate::hints::Missed;
 use crate::layout::Layout;
 use crate::own::Own;
-use crate::shared::Shared;
+use crate::shared::ClusterShared;
 use crate::unknown::Unknown;
 
 /// How many are kept. The keys of others can be read again once the home is back.
@@ -50,7 +50,7 @@ impl Cluster {
 }
 
 /// Settles changes whose home is away.
-pub(crate) async fn settle(shared: &Arc<Shared>) {
+pub(crate) async fn settle(shared: &Arc<ClusterShared>) {
     let count = shared.unknowns.0.lock().len();
     for _ in 0..count.min(AT_ONCE) {
         let Some(mut unknown) = shared.unknowns.0.lock().pop_front() else { return };
@@ -67,7 +67,7 @@ pub(crate) async fn settle(shared: &Arc<Shared>) {
     }
 }
 
-impl Shared {
+impl ClusterShared {
     /// Settles a write that all copies that answer lack, and that only a copy which is away may have: of a process before this
     /// one, or a set that failed. Only where no such write was acknowledged: as more than half of all copies lack it.
     pub(crate) async fn settle_lost(self: &Arc<Self>, layout: &Layout, key: &OwnedKey, missed: Missed) {

@@ -31,7 +31,7 @@ use crate::unknown::Unknowns;
 use crate::unversioned::AnyNode;
 
 /// The state of a cluster store.
-pub(crate) struct Shared {
+pub(crate) struct ClusterShared {
     /// What stays as it is at the start.
     pub(crate) config: ClusterConfig,
     /// What of that may change, in its place.
@@ -80,7 +80,7 @@ pub(crate) struct Shared {
     pub(crate) heard_at: AtomicU64,
 }
 
-impl Shared {
+impl ClusterShared {
     pub(crate) fn layout(&self) -> Arc<Layout> {
         Arc::clone(&self.layout.read())
     }
@@ -258,7 +258,7 @@ pub(crate) fn file_name(text: &str) -> String {
     text.bytes().map(byte).collect()
 }
 
-impl Timekept for Shared {
+impl Timekept for ClusterShared {
     fn is_closed(&self) -> bool {
         self.is_closed()
     }

@@ -11,7 +11,7 @@ use crate::config::majority;
 use crate::layout::Layout;
 use crate::node::{Node, is_busy, is_unwell};
 use crate::pace::Slow;
-use crate::shared::Shared;
+use crate::shared::ClusterShared;
 
 /// How long an answer of a board tells that there are boards, and how long one is waited for, in milliseconds.
 const HEARS: u64 = 2_500;
@@ -19,7 +19,7 @@ const HEARS: u64 = 2_500;
 /// A key that probes ask for.
 pub(crate) const PROBE_KEY: &[u8] = b"moneta:probe";
 
-impl Shared {
+impl ClusterShared {
     /// Ejects the node if it has lately answered far slower than others, and takes a slow one back that cannot be spared any
     /// more.
     pub(crate) async fn judge_pace(&self, layout: &Layout, index: usize) {

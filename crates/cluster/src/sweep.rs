@@ -20,7 +20,7 @@ use crate::hints::{Belief, Doubt, place};
 use crate::layout::Layout;
 use crate::node::{Node, is_unwell};
 use crate::pass::Pass;
-use crate::shared::Shared;
+use crate::shared::ClusterShared;
 use crate::writes::Answer;
 
 /// Between two rounds.
@@ -62,7 +62,7 @@ impl Cluster {
     }
 }
 
-impl Shared {
+impl ClusterShared {
     async fn sweep(&self) {
         let layout = self.layout();
         for index in 0..layout.nodes.len() {

@@ -15,7 +15,7 @@ use crate::error::ClusterError;
 use crate::layout::Layout;
 use crate::node::Node;
 use crate::notice::{FULL_LIFE, Notice};
-use crate::shared::Shared;
+use crate::shared::ClusterShared;
 use crate::topologies::Topologies;
 
 /// Between two rounds.
@@ -56,7 +56,7 @@ impl Cluster {
     }
 }
 
-impl Shared {
+impl ClusterShared {
     fn exchange(&self, round: usize) {
         let layout = self.layout();
         let now = self.clock.millis();

@@ -48,9 +48,9 @@ impl Versions {
 }
 
 /// The store of a node that may keep no versions.
-pub(crate) struct AnyNode(Arc<Shared>);
+pub(crate) struct AnyNode(Arc<UnversionedShared>);
 
-struct Shared {
+struct UnversionedShared {
     store: Arc<dyn Store>,
     versions: Versions,
     clock: Arc<Clock>,
@@ -59,12 +59,12 @@ struct Shared {
 impl AnyNode {
     pub(crate) fn new(store: Arc<dyn Store>, clock: &Arc<Clock>) -> (Self, Versions) {
         let versions = Versions::default();
-        let shared = Shared { store, versions: versions.clone(), clock: Arc::clone(clock) };
+        let shared = UnversionedShared { store, versions: versions.clone(), clock: Arc::clone(clock) };
         (Self(Arc::new(shared)), versions)
     }
 }
 
-impl Shared {
+impl UnversionedShared {
     /// Does what comes nearest to an operation by version.
     fn plain(&self, cx: &Cx, key: &Key<'_>, op: Op<'_>) -> Step {
         match op {

@@ -27,9 +27,9 @@ struct Copy {
 
 /// The same for the cluster and the test.
 #[derive(Clone)]
-struct Shared(Arc<Copy>);
+struct ClusterShared(Arc<Copy>);
 
-impl Double for Shared {
+impl Double for ClusterShared {
     type Inner = Memory;
 
     fn inner(&self) -> &Memory {
@@ -47,7 +47,7 @@ impl Double for Shared {
 
 struct World {
     cluster: Cluster,
-    copies: Vec<Shared>,
+    copies: Vec<ClusterShared>,
 }
 
 impl World {
@@ -63,7 +63,8 @@ impl World {
             let address = format!("{number}:11211").parse().expect("an address");
             let node = Node { slot: "0".into(), address, admin: None, weight: 1 };
             let store = memory(&clock, number as u8, 16 << 20, 1 << 20);
-            let copy = Shared(Arc::new(Copy { store, is_away: AtomicBool::default(), reads: AtomicU64::default() }));
+            let copy =
+                ClusterShared(Arc::new(Copy { store, is_away: AtomicBool::default(), reads: AtomicU64::default() }));
             nodes.put(&node, Arc::new(Layer(copy.clone())));
             copies.push(copy);
             let name = format!("zone{number}");
@@ -98,7 +99,7 @@ impl World {
 
     /// What the copies hold, also those that are away.
     fn held(&self) -> Vec<Option<String>> {
-        let held = |copy: &Shared| {
+        let held = |copy: &ClusterShared| {
             let mut seen = None;
             let mut see = |item: &moneta_store::ItemRef<'_>| {
                 seen = Some(String::from_utf8_lossy(&item.value.to_vec()).into_owned());

@@ -58,9 +58,9 @@ impl Busy {
 }
 
 /// The same for all proxies.
-struct Shared(Arc<Busy>);
+struct ClusterShared(Arc<Busy>);
 
-impl Store for Shared {
+impl Store for ClusterShared {
     fn call(&self, cx: &Cx, key: &Key<'_>, op: Op<'_>, _: &mut dyn Visit) -> Step {
         let busy = &self.0;
         if busy.is_away.load(Ordering::Relaxed) {
@@ -97,7 +97,7 @@ impl Store for Shared {
     }
 }
 
-impl Component for Shared {
+impl Component for ClusterShared {
     fn parts(&self) -> Parts<'_> {
         self.0.store.parts()
     }
@@ -121,7 +121,7 @@ struct Fleet(Nodes, Arc<Busy>);
 impl Connect for Fleet {
     fn open(&self, node: &Node) -> Result<Opened, Box<dyn Error + Send + Sync>> {
         match node.address.to_string().as_str() {
-            "c0:11211" => Ok(Opened::from(Arc::new(Shared(Arc::clone(&self.1))) as Arc<dyn Store>)),
+            "c0:11211" => Ok(Opened::from(Arc::new(ClusterShared(Arc::clone(&self.1))) as Arc<dyn Store>)),
             _ => self.0.open(node),
         }
     }

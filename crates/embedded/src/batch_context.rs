@@ -8,7 +8,7 @@ use moneta_store::{ItemMeta, ItemRef, Key, Version};
 use crate::database::{Batch, Database};
 use crate::error::Failure;
 use crate::record::Header;
-use crate::shared::{Life, Shared};
+use crate::shared::{EngineShared, Life};
 
 /// Buffers that a writer uses again and again.
 #[derive(Debug, Default)]
@@ -20,7 +20,7 @@ pub(crate) struct Buffers {
 /// A batch under way.
 pub(crate) struct BatchContext<'a, D: Database + 'a> {
     pub(crate) batch: D::Batch<'a>,
-    pub(crate) shared: &'a Shared,
+    pub(crate) shared: &'a EngineShared,
     pub(crate) item_max: usize,
     /// Items stored in this batch.
     pub(crate) stored: u64,
@@ -42,14 +42,14 @@ pub(crate) struct Found<'b> {
 /// The context without the buffer that a [`Found`] borrows.
 pub(crate) struct BatchWriter<'b, 'a, D: Database + 'a> {
     batch: &'b mut D::Batch<'a>,
-    shared: &'a Shared,
+    shared: &'a EngineShared,
     record: &'b mut Vec<u8>,
     stored: &'b mut u64,
     written: &'b mut HashSet<Box<[u8]>>,
 }
 
 /// What a record makes of its key.
-pub(crate) fn found<'b>(shared: &Shared, record: Option<&'b [u8]>) -> Found<'b> {
+pub(crate) fn found<'b>(shared: &EngineShared, record: Option<&'b [u8]>) -> Found<'b> {
     let Some((header, value)) = record.and_then(Header::read) else { return Found { live: None, expired: None } };
     match shared.life(&header) {
         Life::Live => Found { live: Some(Old { meta: header.meta, value }), expired: None },
@@ -59,7 +59,12 @@ pub(crate) fn found<'b>(shared: &Shared, record: Option<&'b [u8]>) -> Found<'b> 
 }
 
 impl<'a, D: Database> BatchContext<'a, D> {
-    pub(crate) fn new(batch: D::Batch<'a>, shared: &'a Shared, item_max: usize, buffers: &'a mut Buffers) -> Self {
+    pub(crate) fn new(
+        batch: D::Batch<'a>,
+        shared: &'a EngineShared,
+        item_max: usize,
+        buffers: &'a mut Buffers,
+    ) -> Self {
         Self { batch, shared, item_max, stored: 0, written: HashSet::new(), buried: HashMap::new(), buffers }
     }
 

@@ -11,7 +11,7 @@ use moneta_store::{Health, Key, StoreStats};
 use crate::error::{EmbeddedError, Failure};
 use crate::record::Header;
 use crate::settings::Settings;
-use crate::shared::Shared;
+use crate::shared::EngineShared;
 
 /// A library that keeps bytes under keys.
 pub trait Database: Sized + Send + Sync + 'static {
@@ -33,7 +33,7 @@ pub trait Database: Sized + Send + Sync + 'static {
     ///
     /// # Errors
     /// If it cannot be opened.
-    fn open(config: &Self::Config, shared: &Arc<Shared>) -> Result<Self, EmbeddedError>;
+    fn open(config: &Self::Config, shared: &Arc<EngineShared>) -> Result<Self, EmbeddedError>;
 
     /// Begins a batch. Called by the one thread that writes to `shard`.
     ///

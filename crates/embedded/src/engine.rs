@@ -20,7 +20,7 @@ use crate::inner::Inner;
 use crate::maintenance::Maintenance;
 use crate::manifest::Manifest;
 use crate::queue::{Queue, Request};
-use crate::shared::Shared;
+use crate::shared::EngineShared;
 use crate::upkeep;
 use crate::writer::Writer;
 
@@ -59,7 +59,7 @@ impl<D: Database> Embedded<D> {
     pub fn open(config: &D::Config, clock: Arc<Clock>) -> Result<Self, EmbeddedError> {
         let settings = D::settings(config)?;
         let manifest = Manifest::open(&settings.folder, settings.identity)?;
-        let shared = Arc::new(Shared::new(manifest, clock, &settings.versioning, settings.identity.shards));
+        let shared = Arc::new(EngineShared::new(manifest, clock, &settings.versioning, settings.identity.shards));
         let engine = settings.identity.engine;
         let readers = Offload::start(&format!("{engine}-read"), settings.readers);
         let readers = readers.map_err(|source| EmbeddedError::Start { what: "the readers", source })?;

@@ -17,13 +17,13 @@ use crate::maintenance::Maintenance;
 use crate::queue::{OwnedKey, Queue, Request};
 use crate::record::Header;
 use crate::settings::Settings;
-use crate::shared::Shared;
+use crate::shared::EngineShared;
 
 /// Everything that handles share.
 pub(crate) struct Inner<D: Database> {
     // The library goes before what keeps its folder locked.
     pub(crate) database: D,
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<EngineShared>,
     pub(crate) settings: Settings,
     pub(crate) queues: Box<[Queue]>,
     pub(crate) readers: Offload,

@@ -33,4 +33,4 @@ pub use error::{EmbeddedError, Failure};
 pub use manifest::Manifest;
 pub use record::Header;
 pub use settings::{Identity, Settings};
-pub use shared::{Life, Shared};
+pub use shared::{EngineShared, Life};

@@ -17,7 +17,7 @@ use crate::sequence::Sequence;
 use crate::untrusted::UntrustedKeys;
 
 /// What engine and library share.
-pub struct Shared {
+pub struct EngineShared {
     clock: Arc<Clock>,
     manifest: Manifest,
     seed: KeyHash,
@@ -49,7 +49,7 @@ pub enum Life {
     Flushed,
 }
 
-impl Shared {
+impl EngineShared {
     pub(crate) fn new(manifest: Manifest, clock: Arc<Clock>, versioning: &Versioning, shards: usize) -> Self {
         let entries = manifest.entries();
         let floors = entries.floors();

@@ -63,11 +63,11 @@ use versions::Versions;
 
 /// Items as entries of another store. Clones are handles on the same store.
 pub struct Chunked<S> {
-    shared: Arc<Shared<S>>,
+    shared: Arc<ChunkedShared<S>>,
 }
 
 /// What all handles share.
-struct Shared<S> {
+struct ChunkedShared<S> {
     below: S,
     config: ChunkedConfig,
     clock: Arc<Clock>,
@@ -79,7 +79,7 @@ struct Shared<S> {
 
 /// One operation under way: the store, and who asks. A future that waits keeps one.
 struct Call<S> {
-    shared: Arc<Shared<S>>,
+    shared: Arc<ChunkedShared<S>>,
     cx: Cx,
 }
 
@@ -90,9 +90,9 @@ impl<S> Clone for Call<S> {
 }
 
 impl<S> std::ops::Deref for Call<S> {
-    type Target = Shared<S>;
+    type Target = ChunkedShared<S>;
 
-    fn deref(&self) -> &Shared<S> {
+    fn deref(&self) -> &ChunkedShared<S> {
         &self.shared
     }
 }
@@ -142,7 +142,7 @@ impl<S: Store + 'static> Chunked<S> {
         assert!(config.piece_bytes > 0, "a piece has bytes");
         let versions = Versions::new(versioning, Arc::clone(&clock));
         let (stripes, counters) = (Stripes::new(), Counters::default());
-        Self { shared: Arc::new(Shared { below, config, clock, stripes, epochs, versions, counters }) }
+        Self { shared: Arc::new(ChunkedShared { below, config, clock, stripes, epochs, versions, counters }) }
     }
 
     /// The store that the entries are in.
@@ -151,7 +151,7 @@ impl<S: Store + 'static> Chunked<S> {
     }
 }
 
-impl<S> Shared<S> {
+impl<S> ChunkedShared<S> {
     /// The CAS value of a new item: the one it comes with, or the next.
     fn cas(&self, meta: &ItemMeta) -> u64 {
         if meta.cas == 0 {

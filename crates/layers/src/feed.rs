@@ -20,9 +20,9 @@ use moneta_store::{
 pub use ring::Ring;
 
 /// A store that tells of its changes.
-pub struct Feed<S>(Arc<Shared<S>>);
+pub struct Feed<S>(Arc<FeedShared<S>>);
 
-struct Shared<S> {
+struct FeedShared<S> {
     below: S,
     ring: Ring,
     clock: Arc<Clock>,
@@ -32,11 +32,11 @@ impl<S: Store + 'static> Feed<S> {
     /// Tells of the changes of `below`, which must be one of several copies, in a ring of up to `bytes`.
     pub fn new(below: S, bytes: u64, clock: Arc<Clock>) -> Self {
         let ring = Ring::new(bytes, Arc::clone(&clock));
-        Self(Arc::new(Shared { below, ring, clock }))
+        Self(Arc::new(FeedShared { below, ring, clock }))
     }
 }
 
-impl<S: Store> Shared<S> {
+impl<S: Store> FeedShared<S> {
     /// Tells of an operation that may have changed the key, if its outcome says that there is an item now.
     fn note(&self, key: &[u8], outcome: &Outcome) {
         match outcome {
@@ -55,7 +55,7 @@ impl<S: Store> Shared<S> {
     }
 }
 
-impl<S: Store + 'static> Shared<S> {
+impl<S: Store + 'static> FeedShared<S> {
     /// Passes an operation on that leaves an item, and tells of it.
     fn changing(self: &Arc<Self>, cx: &Cx, key: &Key<'_>, op: Op<'_>, out: &mut dyn Visit) -> Step {
         match self.below.call(cx, key, op, out) {

@@ -66,10 +66,10 @@ use lanes::Lanes;
 use moves::Moves;
 
 /// Two tiers as one store. Clones are handles on the same store.
-pub struct Tiered<U, L>(Arc<Shared<U, L>>);
+pub struct Tiered<U, L>(Arc<TieredShared<U, L>>);
 
 /// What all handles share.
-struct Shared<U, L> {
+struct TieredShared<U, L> {
     upper: U,
     lower: L,
     clock: Arc<Clock>,
@@ -90,13 +90,13 @@ struct Shared<U, L> {
 
 /// One operation under way: the store, and who asks.
 struct Call<'a, U, L> {
-    shared: &'a Arc<Shared<U, L>>,
+    shared: &'a Arc<TieredShared<U, L>>,
     cx: &'a Cx,
 }
 
 /// The same, kept by a future that waits.
 struct Kept<U, L> {
-    shared: Arc<Shared<U, L>>,
+    shared: Arc<TieredShared<U, L>>,
     cx: Cx,
 }
 
@@ -155,7 +155,7 @@ impl<U: Store + 'static, L: Store + 'static> Tiered<U, L> {
     pub fn new(upper: U, lower: L, config: TieredConfig, clock: Arc<Clock>) -> Self {
         assert_eq!(upper.seed(), lower.seed(), "both tiers hash keys alike");
         let admission = config.write_budget.map(|bytes| Admission::new(bytes, clock.millis()));
-        let shared = Shared {
+        let shared = TieredShared {
             upper,
             flush_lag: lower.parts().flush.map_or(0, |part| part.lag()),
             lower,

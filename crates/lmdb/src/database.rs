@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use heed::{Env, EnvFlags, EnvOpenOptions};
-use moneta_embedded::{Database, EmbeddedError, Failure, Identity, Settings, Shared};
+use moneta_embedded::{Database, EmbeddedError, EngineShared, Failure, Identity, Settings};
 use moneta_store::metric::Sample;
 use moneta_store::{Health, StoreStats};
 use parking_lot::RwLock;
@@ -47,7 +47,7 @@ impl Database for LmdbDatabase {
         })
     }
 
-    fn open(config: &LmdbConfig, shared: &Arc<Shared>) -> Result<Self, EmbeddedError> {
+    fn open(config: &LmdbConfig, shared: &Arc<EngineShared>) -> Result<Self, EmbeddedError> {
         let folder = &config.path;
         prepare(config, shared).map_err(|source| EmbeddedError::Io {
             path: folder.clone(),
@@ -141,7 +141,7 @@ impl Database for LmdbDatabase {
 }
 
 /// Notes whether the file is written without syncs; removes one that was when the machine went down.
-fn prepare(config: &LmdbConfig, shared: &Shared) -> std::io::Result<Result<(), EmbeddedError>> {
+fn prepare(config: &LmdbConfig, shared: &EngineShared) -> std::io::Result<Result<(), EmbeddedError>> {
     let (data, lock) = (config.path.join("data.mdb"), config.path.join("lock.mdb"));
     let mark = config.path.join(UNSYNCED);
     if shared.manifest().was_interrupted() && mark.try_exists()? {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use heed::{Env, MdbError, RoTxn, WithTls};
-use moneta_embedded::{Failure, Shared};
+use moneta_embedded::{EngineShared, Failure};
 use parking_lot::{RwLock, RwLockReadGuard};
 
 use crate::config::Durability;
@@ -33,7 +33,7 @@ pub(crate) struct Counters {
 pub struct LmdbDatabase {
     pub(crate) env: Env,
     pub(crate) tables: Tables,
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<EngineShared>,
     pub(crate) counters: Counters,
     /// Held by all readers; a writer that needs room waits for them, since LMDB reuses no page that a reader may see.
     pub(crate) reading: RwLock<()>,

@@ -22,7 +22,7 @@ use crate::read::{Pinned, Read};
 use crate::record::LARGE;
 use crate::report::MemoryStats;
 use crate::segments::Location;
-use crate::shard::{Found, Shard, Shared, location_of};
+use crate::shard::{Found, Shard, ShardsShared, location_of};
 use crate::sync::Mutex;
 use crate::write::{Newer, Order};
 
@@ -64,7 +64,7 @@ impl Memory {
     /// If the configuration does not hold together, or the system gives no memory for a page a shard.
     pub fn new(config: &MemoryConfig, clock: Arc<Clock>) -> Result<Self, ConfigError> {
         let count = config.shard_count()?;
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(ShardsShared {
             pool: PagePool::new(),
             clock,
             seed: config.seed,

@@ -27,7 +27,7 @@ const LOCATION_MASK: u64 = (1 << Location::BITS) - 1;
 
 /// What all shards of a store have in common.
 #[derive(Debug)]
-pub(crate) struct Shared {
+pub(crate) struct ShardsShared {
     pub(crate) pool: Arc<PagePool>,
     pub(crate) clock: Arc<Clock>,
     pub(crate) seed: KeyHash,
@@ -40,7 +40,7 @@ pub(crate) struct Shared {
 
 /// A shard's state; the engine keeps it in a lock.
 pub(crate) struct Shard {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<ShardsShared>,
     /// Pages this shard may use for index, logs and ghosts together.
     pub(crate) quota: usize,
     pub(crate) index: Index<TAG_BITS>,
@@ -105,7 +105,7 @@ pub(crate) fn hits_of(payload: u64) -> u64 {
 
 impl Shard {
     /// An empty shard, number `number` of `shards`, of at most `quota` pages.
-    pub(crate) fn new(shared: Arc<Shared>, (number, shards): (u64, u64), quota: usize) -> std::io::Result<Self> {
+    pub(crate) fn new(shared: Arc<ShardsShared>, (number, shards): (u64, u64), quota: usize) -> std::io::Result<Self> {
         let index = Index::new(shared.pool.take()?);
         let cas_values = match shared.versioning.counts_from {
             None => Numbers::Versions(shared.versioning.clock(number, shards)),

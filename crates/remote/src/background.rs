@@ -12,7 +12,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use crate::connection::{OwnedRequest, Target};
 use crate::failure::Failure;
 use crate::promise::Promise;
-use crate::shared::Shared;
+use crate::shared::ServerShared;
 use crate::worker_client::WorkerClient;
 
 /// The background thread. Dropping it ends the thread and fails its requests.
@@ -36,7 +36,7 @@ struct Job {
 
 impl Background {
     /// Starts the thread.
-    pub(crate) fn start(shared: &Arc<Shared>, clock: &Arc<Clock>) -> std::io::Result<Self> {
+    pub(crate) fn start(shared: &Arc<ServerShared>, clock: &Arc<Clock>) -> std::io::Result<Self> {
         let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let mailbox = Arc::new(Mailbox { jobs: Mutex::default(), bell, over: AtomicBool::new(false) });
         let (shared, clock, theirs) = (Arc::clone(shared), Arc::clone(clock), Arc::clone(&mailbox));

@@ -12,12 +12,12 @@ use crate::config::RemoteConfig;
 use crate::connection::{OwnedRequest, Target};
 use crate::exchange::Exchange;
 use crate::promise::Promise;
-use crate::shared::Shared;
+use crate::shared::ServerShared;
 use crate::worker_client::WorkerClient;
 
 /// What all clones of a store share.
 pub(crate) struct Inner {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<ServerShared>,
     pub(crate) clock: Arc<Clock>,
     // Held while the thread starts, and for a push into its mailbox; its users have no event loop to hold up.
     pub(crate) background: Mutex<Option<Background>>,

@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use crate::caller::{Caller, Inner};
 use crate::config::RemoteConfig;
 use crate::error::RemoteError;
-use crate::shared::Shared;
+use crate::shared::ServerShared;
 use crate::statistics::Snapshot;
 use crate::worker_client::WorkerClient;
 use crate::{counting, install, newer, reads, several, statistics, walk, writes};
@@ -39,7 +39,7 @@ impl Remote {
     /// # Errors
     /// When the configuration makes no sense or the host's name means nothing, unless [`RemoteConfig::may_be_unknown`].
     pub fn new(config: RemoteConfig, clock: Arc<Clock>) -> Result<Self, RemoteError> {
-        let shared = Arc::new(Shared::new(config)?);
+        let shared = Arc::new(ServerShared::new(config)?);
         let inner = Arc::new(Inner { shared, clock, background: Mutex::new(None) });
         Ok(Self { inner, snapshot: Arc::default() })
     }

@@ -14,7 +14,7 @@ use crate::counters::Counters;
 use crate::error::RemoteError;
 
 /// The state that all connections to a server share.
-pub(crate) struct Shared {
+pub(crate) struct ServerShared {
     pub(crate) config: RemoteConfig,
     /// Where workers have their connections.
     pub(crate) slot: Slot,
@@ -43,7 +43,7 @@ struct Said {
 /// A count of failures that is over any limit.
 const DEAD: u32 = u32::MAX / 2;
 
-impl Shared {
+impl ServerShared {
     pub(crate) fn new(config: RemoteConfig) -> Result<Self, RemoteError> {
         config.check()?;
         let names = match Names::new(&config.endpoint.address, Box::new(Address::resolve)) {

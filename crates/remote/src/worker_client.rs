@@ -20,12 +20,12 @@ use crate::connection::{Claim, Link, NO_MEMORY, Outcome, Replies, Target, Told, 
 use crate::failure::Failure;
 use crate::large::LARGE;
 use crate::running::RunningClock;
-use crate::shared::Shared;
+use crate::shared::ServerShared;
 use crate::timer::Timer;
 
 /// The connections of one thread to a server.
 pub(crate) struct WorkerClient {
-    shared: Arc<Shared>,
+    shared: Arc<ServerShared>,
     state: RefCell<LinksState>,
 }
 
@@ -50,7 +50,7 @@ const RETIRED: usize = 2;
 
 impl WorkerClient {
     /// Connections for one thread; they begin to connect with the first turn.
-    pub(crate) fn new(shared: &Arc<Shared>) -> Result<Self, Errno> {
+    pub(crate) fn new(shared: &Arc<ServerShared>) -> Result<Self, Errno> {
         let queue = epoll::create(CreateFlags::CLOEXEC)?;
         let timer = Timer::new(&queue)?;
         let now = Instant::now();
@@ -65,7 +65,7 @@ impl WorkerClient {
     }
 
     /// Connections for a worker, which have begun to connect; `None` where the system has no room for them.
-    pub(crate) fn of_worker(shared: &Arc<Shared>) -> Option<Rc<Self>> {
+    pub(crate) fn of_worker(shared: &Arc<ServerShared>) -> Option<Rc<Self>> {
         let client =
             Self::new(shared).inspect_err(|error| tracing::warn!(%error, "a worker cannot have connections")).ok()?;
         client.exchange();
@@ -301,7 +301,7 @@ fn index(hash: u64, links: usize) -> usize {
 
 /// Which of a client's connections a request takes, and about how many bytes it moves if that is one for large values.
 #[inline]
-fn route(shared: &Shared, request: &Request<'_>, hash: u64, common: usize) -> (usize, u32) {
+fn route(shared: &ServerShared, request: &Request<'_>, hash: u64, common: usize) -> (usize, u32) {
     if shared.config.large_apart
         && let Some(size) = large_size(shared, request, hash)
     {
@@ -313,7 +313,7 @@ fn route(shared: &Shared, request: &Request<'_>, hash: u64, common: usize) -> (u
 /// How long the value is that a request sends or asks for, if it goes by the connection for large ones. What this process writes
 /// it knows when it is read.
 #[inline]
-fn large_size(shared: &Shared, request: &Request<'_>, hash: u64) -> Option<usize> {
+fn large_size(shared: &ServerShared, request: &Request<'_>, hash: u64) -> Option<usize> {
     let written = request.value.len();
     match request.verb {
         Verb::Read(_) | Verb::Peek { .. } => shared.config.memory.large.size(hash),
@@ -332,7 +332,7 @@ fn large_size(shared: &Shared, request: &Request<'_>, hash: u64) -> Option<usize
 
 /// Whether there is room for a large value.
 #[cold]
-fn check_memory(shared: &Shared) -> Result<(), StoreError> {
+fn check_memory(shared: &ServerShared) -> Result<(), StoreError> {
     if !shared.config.memory.is_full() {
         return Ok(());
     }
@@ -342,7 +342,13 @@ fn check_memory(shared: &Shared) -> Result<(), StoreError> {
 
 impl LinksState {
     #[inline]
-    fn begin(&mut self, shared: &Shared, request: &Request<'_>, hash: u64, target: Target) -> Result<(), StoreError> {
+    fn begin(
+        &mut self,
+        shared: &ServerShared,
+        request: &Request<'_>,
+        hash: u64,
+        target: Target,
+    ) -> Result<(), StoreError> {
         let is_large = request.value.len() >= LARGE;
         let Self { queue, clock, links, common, replies, .. } = self;
         let (index, cost) = route(shared, request, hash, *common);
@@ -360,7 +366,7 @@ impl LinksState {
 
     /// Tells how much is held now.
     #[inline]
-    fn tell_held(&mut self, shared: &Shared) {
+    fn tell_held(&mut self, shared: &ServerShared) {
         let now = self.replies.held() + self.links.iter().map(Link::held).sum::<usize>();
         // A little more or less is not worth what all threads share; nothing is told as nothing.
         if now.abs_diff(self.held) >= STEP || (now == 0 && self.held != 0) {

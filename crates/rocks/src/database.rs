@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use moneta_embedded::{Database, EmbeddedError, Failure, Identity, Settings, Shared};
+use moneta_embedded::{Database, EmbeddedError, EngineShared, Failure, Identity, Settings};
 use moneta_store::metric::Sample;
 use moneta_store::{Health, StoreStats};
 use rocksdb::{ReadOptions, properties};
@@ -41,7 +41,7 @@ impl Database for RocksDatabase {
         })
     }
 
-    fn open(config: &RocksConfig, shared: &Arc<Shared>) -> Result<Self, EmbeddedError> {
+    fn open(config: &RocksConfig, shared: &Arc<EngineShared>) -> Result<Self, EmbeddedError> {
         let removed = Arc::default();
         let options = options(config, shared, &removed)?;
         let bound = (config.compaction != Compaction::Fifo)

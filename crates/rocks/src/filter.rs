@@ -7,7 +7,7 @@ use std::ffi::CStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use moneta_embedded::{Header, Life, Shared};
+use moneta_embedded::{EngineShared, Header, Life};
 use rocksdb::CompactionDecision;
 use rocksdb::compaction_filter::CompactionFilter;
 use rocksdb::compaction_filter_factory::{CompactionFilterContext, CompactionFilterFactory};
@@ -21,13 +21,13 @@ pub(crate) struct Removed {
 
 /// Makes a filter for each compaction.
 pub(crate) struct DeadFilterFactory {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<EngineShared>,
     pub(crate) removed: Arc<Removed>,
 }
 
 /// Removes what is dead.
 pub(crate) struct DeadFilter {
-    shared: Arc<Shared>,
+    shared: Arc<EngineShared>,
     removed: Arc<Removed>,
 }
 

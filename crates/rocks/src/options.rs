@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use moneta_embedded::{EmbeddedError, Shared};
+use moneta_embedded::{EmbeddedError, EngineShared};
 use rocksdb::statistics::StatsLevel;
 use rocksdb::{BlockBasedOptions, Cache, DBCompactionStyle, DBCompressionType, LogLevel, Options, WriteOptions};
 
@@ -20,7 +20,7 @@ const INFO_LOG_BYTES: usize = 1 << 20;
 /// Options for every shard; they share statistics and the block cache.
 pub(crate) fn options(
     config: &RocksConfig,
-    shared: &Arc<Shared>,
+    shared: &Arc<EngineShared>,
     removed: &Arc<Removed>,
 ) -> Result<Options, EmbeddedError> {
     // First what only this way can be said: a closing engine flushes when it is told to, and not when it was killed. And no

@@ -20,7 +20,7 @@ use crate::source::Source;
 use crate::spool::Spool;
 use crate::tally::Tally;
 use crate::walk::{self, walk};
-use crate::worker::{Shared, Task, work};
+use crate::worker::{RunShared, Task, work};
 
 /// A comparison of two servers.
 #[derive(Clone, Debug)]
@@ -66,7 +66,7 @@ impl Verify {
         let tally = Tally::new(self.config.examples);
         let pace = Pace::new(self.config.rate, self.config.batch);
         let target = self.config.repair.and_then(|repair| repair.direction.target());
-        let shared = Shared {
+        let shared = RunShared {
             config: &self.config,
             observer,
             tally: &tally,
@@ -124,7 +124,7 @@ impl Verify {
     }
 
     /// Compares the keys of A on both sides, then looks for those of B in A.
-    fn walk_both(&self, shared: &Shared<'_>) -> Result<(), VerifyError> {
+    fn walk_both(&self, shared: &RunShared<'_>) -> Result<(), VerifyError> {
         let of_a = walk(Side::A, &self.config, shared.observer)?;
         shared.tally.count(|counts| (counts.walked_a, counts.strays) = (of_a.listed, of_a.strays));
         shared.observer.phase(Phase::Comparing(Some(of_a.spool.keys())));
@@ -139,14 +139,14 @@ impl Verify {
     }
 
     /// Looks once more at all that was repaired: the target may have lost it again, also to later repairs.
-    fn look_after_repairs(&self, shared: &Shared<'_>) -> Result<(), VerifyError> {
+    fn look_after_repairs(&self, shared: &RunShared<'_>) -> Result<(), VerifyError> {
         let Some(repaired) = shared.repaired.lock().take() else { return Ok(()) };
         shared.observer.phase(Phase::LookingAfterRepairs(repaired.keys()));
         self.spread(shared, Task::LookAfterRepairs, spooled(repaired)?)
     }
 
     /// Has all threads work on the keys of `source`.
-    fn spread(&self, shared: &Shared<'_>, task: Task, source: Source) -> Result<(), VerifyError> {
+    fn spread(&self, shared: &RunShared<'_>, task: Task, source: Source) -> Result<(), VerifyError> {
         let source = Mutex::new(source);
         thread::scope(|scope| {
             for _ in 0..self.config.connections {

@@ -43,7 +43,7 @@ pub(crate) enum Task {
 }
 
 /// What all threads of a run share.
-pub(crate) struct Shared<'a> {
+pub(crate) struct RunShared<'a> {
     pub(crate) config: &'a VerifyConfig,
     pub(crate) observer: &'a dyn Observer,
     pub(crate) tally: &'a Tally,
@@ -60,7 +60,7 @@ pub(crate) struct Shared<'a> {
     pub(crate) failure: Mutex<Option<VerifyError>>,
 }
 
-impl Shared<'_> {
+impl RunShared<'_> {
     /// Whether threads are to end where they are.
     fn is_over(&self) -> bool {
         if self.failure.lock().is_some() {
@@ -106,7 +106,7 @@ impl Shared<'_> {
 
 /// What becomes of keys after they were looked at.
 struct Desk<'a> {
-    shared: &'a Shared<'a>,
+    shared: &'a RunShared<'a>,
     task: Task,
     suspects: Suspects,
     fixes: Vec<Fix>,
@@ -114,7 +114,7 @@ struct Desk<'a> {
 }
 
 /// Works on the keys of `source` until there are no more, or the run is over.
-pub(crate) fn work(shared: &Shared<'_>, task: Task, source: &Mutex<Source>) {
+pub(crate) fn work(shared: &RunShared<'_>, task: Task, source: &Mutex<Source>) {
     let mut pair = Pair::new(shared.config);
     let suspects = Suspects::new(shared.config.settle);
     let mut desk = Desk { shared, task, suspects, fixes: Vec::new(), fix_bytes: 0 };

@@ -18,7 +18,7 @@ use super::media::Media;
 use super::patience::Patience;
 use super::pool::{Pool, Task};
 use super::ring::{Ring, RingRead};
-use super::shared::Shared;
+use super::shared::RingShared;
 use crate::config::Io;
 use crate::error::TierError;
 use crate::io::running::RunningTime;
@@ -27,7 +27,7 @@ use moneta_store::aligned::{Aligned, BLOCK_BYTES};
 /// Reads devices for requests. Clones are handles of the same reader.
 #[derive(Clone)]
 pub struct Reader {
-    inner: Arc<Shared>,
+    inner: Arc<RingShared>,
 }
 
 impl Reader {
@@ -60,7 +60,7 @@ impl Reader {
         let patience = Arc::new(Patience::new(limit, time, media.len()));
         let pool = Pool::start(media.clone(), threads, Arc::clone(&counters), Arc::clone(&patience))?;
         let (bells, slot) = (Mutex::default(), Slot::draw());
-        Ok(Self { inner: Arc::new(Shared { media, counters, patience, bells, pool, rings, slot }) })
+        Ok(Self { inner: Arc::new(RingShared { media, counters, patience, bells, pool, rings, slot }) })
     }
 
     /// Begins to read `bytes` from `offset` of a device; both are multiples of 4 KiB. Uses the ring of the calling worker if it

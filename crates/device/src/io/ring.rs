@@ -30,7 +30,7 @@ use super::entry::{Entry, Progress};
 use super::kinds::{IN_KERNEL, Kind, build};
 use super::media::Media;
 use super::patience::Patience;
-use super::shared::Shared;
+use super::shared::RingShared;
 use moneta_store::aligned::{Aligned, BLOCK_BYTES};
 
 /// How often a ring that is being closed checks for completions, if no event reports them.
@@ -38,7 +38,7 @@ const LOOK: Duration = Duration::from_millis(10);
 
 /// The ring of one thread for one reader.
 pub(super) struct Ring {
-    reader: Arc<Shared>,
+    reader: Arc<RingShared>,
     /// The bell's descriptor.
     descriptor: RawFd,
     state: RefCell<RingState>,
@@ -66,7 +66,7 @@ struct RingState {
 
 impl Ring {
     /// Makes a ring for the calling thread.
-    pub(super) fn new(reader: &Arc<Shared>, kinds: &[Kind]) -> io::Result<Self> {
+    pub(super) fn new(reader: &Arc<RingShared>, kinds: &[Kind]) -> io::Result<Self> {
         let state = RingState::new(&reader.media, build(kinds)?)?;
         let descriptor = state.bell.descriptor();
         reader.bells.lock().push(Arc::downgrade(&state.bell));
@@ -195,7 +195,7 @@ impl RingState {
     }
 
     /// Submits queued reads, takes completions, and fails late reads.
-    fn turn(&mut self, reader: &Shared) {
+    fn turn(&mut self, reader: &RingShared) {
         self.stuck = false;
         if self.is_idle() {
             return;
@@ -224,7 +224,7 @@ impl RingState {
     }
 
     /// False if the kernel refused to take more.
-    fn exchange(&mut self, reader: &Shared) -> bool {
+    fn exchange(&mut self, reader: &RingShared) -> bool {
         loop {
             self.queue(&reader.media);
             let (unsent, called) = self.queued();

@@ -11,7 +11,7 @@ use super::media::Media;
 use super::patience::Patience;
 use super::pool::Pool;
 
-pub(super) struct Shared {
+pub(super) struct RingShared {
     pub(super) media: Vec<Arc<dyn Media>>,
     pub(super) counters: Arc<ReadCounters>,
     pub(super) patience: Arc<Patience>,

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use moneta_embedded::{Batch, Database, Embedded, EmbeddedError, Failure, Header, Identity, Settings, Shared};
+use moneta_embedded::{Batch, Database, Embedded, EmbeddedError, EngineShared, Failure, Header, Identity, Settings};
 use moneta_store::metric::Sample;
 use moneta_store::versions::Versioning;
 use moneta_store::{Calls, Clock, Health, Key, StoreStats};
@@ -108,7 +108,7 @@ impl Database for Shelf {
     }
 
     /// Empties shelves that were open when the machine went down.
-    fn open(config: &ShelfConfig, shared: &Arc<Shared>) -> Result<Self, EmbeddedError> {
+    fn open(config: &ShelfConfig, shared: &Arc<EngineShared>) -> Result<Self, EmbeddedError> {
         let (shelves, strings) = (Arc::clone(&config.shelves), Arc::clone(&config.strings));
         if strings.broken.load(Ordering::Relaxed) {
             return Err(EmbeddedError::Config("the shelf is broken".into()));

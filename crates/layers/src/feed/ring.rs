@@ -14,9 +14,9 @@ const CHANGE_BYTES: u64 = 64;
 
 /// The changes that are still known. Readers cost it nothing. Clones are the same ring.
 #[derive(Clone)]
-pub struct Ring(Arc<Shared>);
+pub struct Ring(Arc<RingShared>);
 
-struct Shared {
+struct RingShared {
     incarnation: u64,
     limit: u64,
     clock: Arc<Clock>,
@@ -79,7 +79,7 @@ impl Ring {
         let since = clock.millis();
         let state =
             Mutex::new(RingState { changes: VecDeque::new(), bytes: 0, first: 0, since, cause: GapCause::Start });
-        Self(Arc::new(Shared { incarnation: fastrand::u64(1..), limit: bytes, clock, state }))
+        Self(Arc::new(RingShared { incarnation: fastrand::u64(1..), limit: bytes, clock, state }))
     }
 
     /// A key holds something else, or will when it is looked up.

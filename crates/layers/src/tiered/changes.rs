@@ -9,7 +9,7 @@ use moneta_store::{
 };
 
 use super::keep::{Admitted, Origin};
-use super::{Call, Shared};
+use super::{Call, TieredShared};
 use crate::stripes::Held;
 
 /// The newest copy of a key.
@@ -212,7 +212,7 @@ impl<'a, U: Store + 'static, L: Store + 'static> Call<'a, U, L> {
     }
 }
 
-impl<U, L> Shared<U, L> {
+impl<U, L> TieredShared<U, L> {
     /// What is stored in place of `old`, as one of several copies makes it if this is one.
     fn versioned<'v>(&self, version: Version<'v>, old: Option<&Old<'_>>) -> Version<'v> {
         match old {

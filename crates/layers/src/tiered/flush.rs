@@ -15,7 +15,7 @@ use moneta_store::versions::{Floor, Floors};
 use moneta_store::{Cx, ErrorKind, Expiry, Key, Op, Step, Store, StoreError, Unseen, Version};
 
 use super::counters::bump;
-use super::{Call, Kept, Shared, Tiered};
+use super::{Call, Kept, Tiered, TieredShared};
 
 impl<U: Store + 'static, L: Store + 'static> Flush for Tiered<U, L> {
     fn flush(&self, cx: &Cx, delay: Exptime) -> Step<()> {
@@ -62,7 +62,7 @@ impl<U: Store + 'static, L: Store + 'static> Flush for Tiered<U, L> {
     }
 }
 
-impl<U: Store + 'static, L: Store + 'static> Shared<U, L> {
+impl<U: Store + 'static, L: Store + 'static> TieredShared<U, L> {
     /// Takes over a delayed flush that the lower tier remembers from before this process.
     pub(super) fn take_over_flush(&self) {
         let pending = self.lower.parts().flush.and_then(Flush::pending);
@@ -113,7 +113,7 @@ impl<'a, U: Store + 'static, L: Store + 'static> Call<'a, U, L> {
     }
 
     /// Takes back a change that a delayed flush fell into. The caller holds the key's lock; `flushed` is what
-    /// [`Shared::is_flush_past`] said when it got it.
+    /// [`TieredShared::is_flush_past`] said when it got it.
     pub(super) async fn take_back_if_flushed(self, key: &Key<'_>, flushed: bool) -> Result<(), StoreError> {
         let shared = self.shared;
         if shared.is_flush_past() == flushed {
@@ -135,7 +135,7 @@ impl<'a, U: Store + 'static, L: Store + 'static> Call<'a, U, L> {
     }
 }
 
-impl<U, L> Shared<U, L> {
+impl<U, L> TieredShared<U, L> {
     /// Whether the moment of a delayed flush has come.
     pub(super) fn is_flush_past(&self) -> bool {
         self.clock.now() >= self.flush_at.load(Ordering::Relaxed)

@@ -11,7 +11,7 @@ use moneta_store::{
 
 use super::admission::Known;
 use super::counters::bump;
-use super::{Call, Shared};
+use super::{Call, TieredShared};
 
 /// What an item takes of a device besides key and value, about: a record's header.
 pub(super) const HEADER_BYTES: usize = 24;
@@ -204,7 +204,7 @@ impl<'a, U: Store + 'static, L: Store + 'static> Call<'a, U, L> {
     }
 }
 
-impl<U, L> Shared<U, L> {
+impl<U, L> TieredShared<U, L> {
     /// What the upper tier answered, counted if it is a failure.
     #[inline]
     pub(super) fn counted<T>(&self, above: Result<T, StoreError>) -> Result<T, StoreError> {

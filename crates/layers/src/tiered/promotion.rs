@@ -9,7 +9,7 @@ use moneta_store::steps::finish;
 use moneta_store::{ItemMeta, ItemRef, Key, Lookup, Op, Outcome, Policy, Put, Store, Unseen, Written};
 
 use super::counters::bump;
-use super::{Call, Shared};
+use super::{Call, TieredShared};
 
 /// How new a key is when a reader asks the lower tier for it.
 pub(super) struct ReadSnapshot {
@@ -77,7 +77,7 @@ impl<'a, U: Store + 'static, L: Store + 'static> Call<'a, U, L> {
     }
 }
 
-impl<U, L> Shared<U, L> {
+impl<U, L> TieredShared<U, L> {
     /// To be called before the lower tier is asked, and after the upper one was. `above_waits`: that one had to wait.
     pub(super) fn snapshot(&self, key: &Key<'_>, above_waits: bool) -> ReadSnapshot {
         ReadSnapshot { version: self.stripes.version(key.hash), flushed: self.is_flush_past(), above_waits }

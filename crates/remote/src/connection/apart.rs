@@ -14,7 +14,7 @@ use super::entry::{Entry, Target};
 use super::link::{Link, Queued, Turn};
 use super::stage::Stage;
 use crate::large::LARGE;
-use crate::shared::Shared;
+use crate::shared::ServerShared;
 
 /// Bytes that are asked for at once on a connection for large values; one request always may. Far more than the product of
 /// bandwidth and delay within a region.
@@ -24,7 +24,7 @@ const MUCH: usize = 2 << 20;
 
 /// A reply of so many bytes comes, or has come, on a connection that has brought `much` before.
 #[cold]
-pub(super) fn note_length(shared: &Shared, is_large: bool, much: &mut usize, hash: u64, length: usize) {
+pub(super) fn note_length(shared: &ServerShared, is_large: bool, much: &mut usize, hash: u64, length: usize) {
     if length >= LARGE {
         *much += length;
         if shared.config.large_apart {

@@ -4,11 +4,11 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::shared::Shared;
+use crate::shared::ServerShared;
 
 /// Holds one of the server's [`crate::counters::Counters::carrying`] while a large value is half through on its connection.
 #[derive(Default)]
-pub(super) struct Carrying(pub(super) Option<Arc<Shared>>);
+pub(super) struct Carrying(pub(super) Option<Arc<ServerShared>>);
 
 impl Drop for Carrying {
     fn drop(&mut self) {

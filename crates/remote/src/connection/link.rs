@@ -22,7 +22,7 @@ use super::replies::Replies;
 use super::stage::Stage;
 use super::watch::watch_room;
 use crate::failure::Failure;
-use crate::shared::Shared;
+use crate::shared::ServerShared;
 
 /// Bytes that one call receives at most, unless a longer reply is on its way.
 pub(super) const RECEIVE_BYTES: usize = 64 << 10;
@@ -69,7 +69,7 @@ pub(super) struct Carried {
 
 /// A connection to a server.
 pub(crate) struct Link {
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<ServerShared>,
     pub(super) stage: Stage,
     pub(super) transport: Option<Transport>,
     pub(super) out: Vec<u8>,
@@ -135,7 +135,7 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    pub(crate) fn new(shared: Arc<Shared>, now: Instant) -> Self {
+    pub(crate) fn new(shared: Arc<ServerShared>, now: Instant) -> Self {
         let recoveries = shared.recoveries();
         Self {
             shared,
@@ -179,7 +179,7 @@ impl Link {
     }
 
     /// A connection for large values, which is made with the first of these.
-    pub(crate) fn for_large_values(shared: Arc<Shared>, now: Instant) -> Self {
+    pub(crate) fn for_large_values(shared: Arc<ServerShared>, now: Instant) -> Self {
         Self { is_large: true, sleeps: true, ..Self::new(shared, now) }
     }
 

@@ -20,7 +20,7 @@ pub(crate) enum Stage {
     /// No connection, and the next attempt is not before this moment, unless the server was seen to be back.
     Down {
         retry_at: Instant,
-        /// [`crate::shared::Shared::recoveries`] as of then.
+        /// [`crate::shared::ServerShared::recoveries`] as of then.
         recoveries: u64,
     },
     /// Both sides are shaking hands.

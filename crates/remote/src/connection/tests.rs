@@ -25,7 +25,7 @@ use super::entry::Target;
 use super::outcome::Outcome;
 use crate::config::RemoteConfig;
 use crate::promise::Promise;
-use crate::shared::Shared;
+use crate::shared::ServerShared;
 use crate::worker_client::WorkerClient;
 
 /// Any key.
@@ -44,14 +44,14 @@ impl Meaning {
         *self.0.lock() = addresses.to_vec();
     }
 
-    fn shared(&self, timeout: Duration) -> Arc<Shared> {
+    fn shared(&self, timeout: Duration) -> Arc<ServerShared> {
         self.shared_with(|config| {
             config.request_timeout = timeout;
             config.endpoint.timeouts.connect = Some(timeout);
         })
     }
 
-    fn shared_with(&self, set: impl FnOnce(&mut RemoteConfig)) -> Arc<Shared> {
+    fn shared_with(&self, set: impl FnOnce(&mut RemoteConfig)) -> Arc<ServerShared> {
         let address = Address::tcp("somewhere", 11211);
         let (meaning, name) = (self.clone(), address.clone());
         let mut config = RemoteConfig {
@@ -61,7 +61,7 @@ impl Meaning {
         };
         set(&mut config);
         let names = Names::new(&name, Box::new(move |_| Ok(meaning.0.lock().clone()))).expect("it is found");
-        Arc::new(Shared::with_names(config, names))
+        Arc::new(ServerShared::with_names(config, names))
     }
 }
 

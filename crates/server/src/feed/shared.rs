@@ -20,7 +20,7 @@ const PUSHED_OUT: &[u8] = b"SERVER_ERROR this reader of the feed made room for a
 
 /// What the thread and the worker share.
 #[derive(Default)]
-pub(super) struct Shared {
+pub(super) struct StreamShared {
     state: Mutex<StreamState>,
     /// The worker took a chunk, or the connection is gone.
     room: Condvar,
@@ -72,7 +72,7 @@ pub(crate) enum Progress {
 /// The connection is gone.
 pub(super) struct Gone;
 
-impl Shared {
+impl StreamShared {
     /// A buffer for a chunk.
     pub(super) fn spare(&self) -> Vec<u8> {
         self.state.lock().spare.take().unwrap_or_default()
@@ -177,7 +177,7 @@ impl Shared {
     }
 }
 
-impl Pushed for Shared {
+impl Pushed for StreamShared {
     fn idle(&self) -> Duration {
         self.state.lock().untaken.map_or(Duration::ZERO, |since| since.elapsed())
     }

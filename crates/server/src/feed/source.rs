@@ -8,7 +8,7 @@ use moneta_store::feed::{Feed, Place};
 use moneta_store::{Clock, Store, StoreError};
 
 use super::readers::{Readers, StreamPermit};
-use super::shared::{CHUNK, Gone, Shared};
+use super::shared::{CHUNK, Gone, StreamShared};
 
 /// Changes in a chunk.
 const CHANGES: usize = 2048;
@@ -48,7 +48,7 @@ impl Horizon {
 
 /// The thread.
 pub(super) struct Source {
-    shared: Arc<Shared>,
+    shared: Arc<StreamShared>,
     request: Request,
     store: Arc<dyn Store>,
     readers: Arc<Readers>,
@@ -67,7 +67,7 @@ struct Part {
 
 impl Source {
     pub(super) fn new(
-        shared: &Arc<Shared>,
+        shared: &Arc<StreamShared>,
         request: Request,
         store: &Arc<dyn Store>,
         readers: &Arc<Readers>,

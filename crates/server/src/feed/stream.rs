@@ -12,11 +12,11 @@ use moneta_store::{Clock, Store};
 
 use super::readers::{Pushed, Readers};
 pub(crate) use super::shared::Progress;
-use super::shared::Shared;
+use super::shared::StreamShared;
 use super::source::Source;
 
 /// The feed that a connection is sent.
-pub(crate) struct Changes(Arc<Shared>);
+pub(crate) struct Changes(Arc<StreamShared>);
 
 impl Changes {
     /// Begins to read for a connection from this address. `Err`: the line that refuses.
@@ -30,12 +30,12 @@ impl Changes {
         if store.parts().feed.is_none() {
             return Err("SERVER_ERROR this node has no feed: start it with --cluster");
         }
-        let shared = Arc::<Shared>::default();
+        let shared = Arc::<StreamShared>::default();
         shared.set_rate(request.rate);
         if request.compress.is_some() {
             shared.compress();
         }
-        let stream: Arc<dyn Pushed> = Arc::<Shared>::clone(&shared);
+        let stream: Arc<dyn Pushed> = Arc::<StreamShared>::clone(&shared);
         let stream: Weak<dyn Pushed> = Arc::downgrade(&stream);
         let Some(permit) = readers.begin_stream(request.name.as_deref(), address, stream) else {
             return Err("SERVER_ERROR too many readers of the feed");

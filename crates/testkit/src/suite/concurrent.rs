@@ -31,7 +31,7 @@ const STILL_KEYS: usize = 200;
 const SIGNED_MAX: usize = 3000;
 
 /// What all threads share.
-struct Shared<S> {
+struct ConcurrentShared<S> {
     store: S,
     /// Sum of what was added to each counter.
     added: [AtomicU64; KEYS],
@@ -43,7 +43,7 @@ struct Shared<S> {
 
 /// One thread's view.
 struct Worker<'a, S> {
-    shared: &'a Shared<S>,
+    shared: &'a ConcurrentShared<S>,
     name: usize,
     rng: Rng,
     /// Newest version of each signed key seen from each writer.
@@ -59,7 +59,7 @@ struct Worker<'a, S> {
 /// If a promise is broken. Another run with the same `seed` has the same operations, but not the same interleaving.
 pub fn concurrent<S: Store + Sync>(make: impl Fn(SuiteConfig, Arc<Clock>) -> S, threads: usize, seed: u64) {
     let config = SuiteConfig { memory: 256 << 20, value_max: 1 << 20 };
-    let shared = Shared {
+    let shared = ConcurrentShared {
         store: make(config, Arc::new(Clock::manual(START))),
         added: Default::default(),
         swapped: Default::default(),
@@ -76,7 +76,7 @@ pub fn concurrent<S: Store + Sync>(make: impl Fn(SuiteConfig, Arc<Clock>) -> S, 
     shared.check(&appended);
 }
 
-impl<S: Store> Shared<S> {
+impl<S: Store> ConcurrentShared<S> {
     fn prepare(&self) {
         let zero = Payload::Text("0".into());
         for key in 0..KEYS {
@@ -157,7 +157,7 @@ fn signed_value(key: usize, writer: usize, sequence: u64) -> String {
 }
 
 impl<'a, S: Store> Worker<'a, S> {
-    fn new(shared: &'a Shared<S>, name: usize, seed: u64) -> Self {
+    fn new(shared: &'a ConcurrentShared<S>, name: usize, seed: u64) -> Self {
         let rng = Rng::with_seed(seed);
         Self { shared, name, rng, seen: HashMap::new(), sequence: 0, appended: [0; KEYS] }
     }

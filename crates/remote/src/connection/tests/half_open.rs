@@ -57,7 +57,7 @@ fn pass(mut from: TcpStream, mut to: TcpStream, is_gone: impl Fn() -> bool) -> s
 }
 
 /// A client through `way`, and what it counts.
-fn client(way: &Way, timeout: Duration) -> (WorkerClient, Arc<Shared>) {
+fn client(way: &Way, timeout: Duration) -> (WorkerClient, Arc<ServerShared>) {
     let meaning = Meaning::of(&[way.address]);
     let shared = meaning.shared_with(|config| {
         config.request_timeout = timeout;
@@ -67,7 +67,7 @@ fn client(way: &Way, timeout: Duration) -> (WorkerClient, Arc<Shared>) {
     (WorkerClient::new(&shared).expect("the system has room"), shared)
 }
 
-fn dead(shared: &Shared) -> u64 {
+fn dead(shared: &ServerShared) -> u64 {
     shared.counters.dead_connections.load(Ordering::SeqCst)
 }
 

@@ -15,7 +15,7 @@ use super::{Meaning, turn_until};
 use crate::ValueMemory;
 use crate::connection::{Outcome, Target, Told};
 use crate::promise::Promise;
-use crate::shared::Shared;
+use crate::shared::ServerShared;
 use crate::worker_client::WorkerClient;
 
 const SIZE: usize = 100_000;
@@ -80,7 +80,7 @@ fn serve(stream: TcpStream, number: usize, says: &Sender<Vec<u8>>, asks: &Sender
 struct World {
     server: Server,
     client: WorkerClient,
-    shared: Arc<Shared>,
+    shared: Arc<ServerShared>,
 }
 
 impl World {
