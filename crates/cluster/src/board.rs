@@ -33,7 +33,7 @@ pub(crate) type Lacks = Vec<(String, Vec<Marks>)>;
 
 /// Where a process stands on the board of one node.
 #[derive(Debug, Default)]
-pub(crate) struct Place {
+pub(crate) struct BoardPlace {
     /// The last post that it has read there.
     pub(crate) cursor: u64,
     /// Which of its posts is there; 0: none.

@@ -7,7 +7,7 @@ use moneta_store::{ErrorKind, Key, Store, StoreError, Version, component};
 use parking_lot::Mutex;
 
 use crate::apart::APART;
-use crate::board::Place;
+use crate::board::BoardPlace;
 use crate::flight::Flight;
 use crate::health::NodeHealth;
 use crate::hints::{Hints, Known, Missed};
@@ -77,7 +77,7 @@ pub(crate) struct Node {
     pub(crate) hints: Arc<Hints>,
     pub(crate) flight: Flight,
     pub(crate) since: AtomicU64,
-    pub(crate) board: Mutex<Place>,
+    pub(crate) board: Mutex<BoardPlace>,
     /// The check of keys in doubt.
     pub(crate) sweep: Mutex<Sweep>,
     /// Answers with a version from the future.

@@ -151,24 +151,24 @@ impl Call {
             // Whether a copy had the key is known when one says so, or all have answered.
             let is_answer = !wants_all || had || wanted == 0;
             let place = match took >= wanted {
-                true => Place::Taken,
-                false if order.superseded.is_empty() => Place::Open,
+                true => WritePlace::Taken,
+                false if order.superseded.is_empty() => WritePlace::Open,
                 false => {
                     // What enough copies have taken is taken.
                     let open = spread.nodes().filter(|node| layout.counts(*node)).count();
-                    if took + open >= wanted { Place::Open } else { order.place(&self.homes(&key.key()), &spread) }
+                    if took + open >= wanted { WritePlace::Open } else { order.place(&self.homes(&key.key()), &spread) }
                 }
             };
             match place {
-                Place::Taken if !near_is_open && is_answer => break Ok(Told::Taken { had, cas }),
-                Place::Superseded { node, by, home } => {
+                WritePlace::Taken if !near_is_open && is_answer => break Ok(Told::Taken { had, cas }),
+                WritePlace::Superseded { node, by, home } => {
                     break Ok(Told::Superseded(Newer { node, by, had, home }));
                 }
                 _ => {}
             }
             let Some((node, ended)) = spread.next().await else {
                 break match refused {
-                    _ if place == Place::Taken => Ok(Told::Taken { had, cas }),
+                    _ if place == WritePlace::Taken => Ok(Told::Taken { had, cas }),
                     Some(refused) if refusals > copies - wanted_of(0).min(copies) => Ok(Told::Refused(refused)),
                     _ => Err(too_few(took, copies, why)),
                 };
@@ -395,7 +395,7 @@ impl Call {
 
 /// Where a write stands to a newer one that some copies have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum WritePlace {
     /// Enough copies have taken it.
     Taken,
     /// Too few will have: this node has something newer, of this version; and the key's home, if that took the write.
@@ -413,17 +413,17 @@ struct Order {
 
 impl Order {
     /// `homes`: the key's home, and those that decide in its place while it does not answer.
-    fn place(&self, homes: &[usize], open: &Spread) -> Place {
+    fn place(&self, homes: &[usize], open: &Spread) -> WritePlace {
         for home in homes {
             if open.waits_for(|node| node == *home) {
-                return Place::Open;
+                return WritePlace::Open;
             }
             if let Some((node, by)) = self.superseded.iter().find(|(node, _)| node == home) {
-                return Place::Superseded { node: *node, by: *by, home: None };
+                return WritePlace::Superseded { node: *node, by: *by, home: None };
             }
             if self.taken.contains(home) {
                 let newest = self.superseded.iter().max_by_key(|(_, by)| *by);
-                return newest.map_or(Place::Open, |(node, by)| Place::Superseded {
+                return newest.map_or(WritePlace::Open, |(node, by)| WritePlace::Superseded {
                     node: *node,
                     by: *by,
                     home: Some(*home),
@@ -431,6 +431,6 @@ impl Order {
             }
         }
         // Only copies that take writes alone have something newer.
-        Place::Open
+        WritePlace::Open
     }
 }

@@ -32,7 +32,7 @@ struct Page {
 
 /// Where a walk stands.
 #[derive(Default)]
-struct Place {
+struct WalkPlace {
     shard: usize,
     after: Option<Box<[u8]>>,
     page: Arc<Mutex<Option<Page>>>,
@@ -41,7 +41,7 @@ struct Place {
 impl<D: Database> Inner<D> {
     /// Shows a batch, or has one read.
     pub(crate) fn walk(self: &Arc<Self>, cursor: &mut Cursor, show: &mut dyn FnMut(&Walked<'_>)) -> Walking {
-        let mut place: Box<Place> = cursor.take().unwrap_or_default();
+        let mut place: Box<WalkPlace> = cursor.take().unwrap_or_default();
         let Some(page) = place.page.lock().take() else {
             let walking = self.read_page(&place);
             cursor.keep(place);
@@ -64,7 +64,7 @@ impl<D: Database> Inner<D> {
         self.shared.life(&row.header) == Life::Live && !self.shared.untrusted.has(&row.key)
     }
 
-    fn read_page(self: &Arc<Self>, place: &Place) -> Walking {
+    fn read_page(self: &Arc<Self>, place: &WalkPlace) -> Walking {
         let (inner, shard, after) = (Arc::clone(self), place.shard, place.after.clone());
         let page = Arc::clone(&place.page);
         Walking::Wait(self.readers.submit(move || {

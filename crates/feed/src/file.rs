@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::PathBuf;
 
-use moneta_store::feed::Place;
+use moneta_store::feed::FeedPlace;
 
 use crate::json;
 use crate::mark::Line;
@@ -39,7 +39,7 @@ impl FileSource {
         }
     }
 
-    fn pass_over_until(&mut self, place: Place) -> Result<(), SourceError> {
+    fn pass_over_until(&mut self, place: FeedPlace) -> Result<(), SourceError> {
         let cursor = place.to_string();
         while let Some(line) = self.line()? {
             if matches!(line, Line::Mark(mark) if mark.cursor == cursor) {

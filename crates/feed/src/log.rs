@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use moneta_store::feed::{Batch, Change, Entry, Feed, Gap, Place, Reader, Wanted};
+use moneta_store::feed::{Batch, Change, Entry, Feed, FeedPlace, Gap, Reader, Wanted};
 use moneta_store::{Cx, Store, StoreError, component};
 
 use crate::resolve::resolve;
@@ -16,9 +16,9 @@ pub struct LogSource {
     gap: Option<Gap>,
     entries: VecDeque<Entry>,
     /// After what was taken.
-    place: Place,
+    place: FeedPlace,
     /// After the batch, and up to when all is told then.
-    next: Place,
+    next: FeedPlace,
     watermark: u64,
     /// Up to when all was told before the batch.
     told: u64,
@@ -27,7 +27,7 @@ pub struct LogSource {
 
 impl LogSource {
     /// Reads what a store tells from a place on; `None` if the store has no feed.
-    pub fn new(store: &Arc<dyn Store>, place: Place, wanted: Wanted) -> Option<Self> {
+    pub fn new(store: &Arc<dyn Store>, place: FeedPlace, wanted: Wanted) -> Option<Self> {
         let reader = feed_of(store)?.reader(place, wanted.clone());
         let store = Arc::clone(store);
         let entries = VecDeque::new();
@@ -83,7 +83,7 @@ impl LogSource {
     }
 
     /// Where to read on after what was taken.
-    pub fn place(&self) -> Place {
+    pub fn place(&self) -> FeedPlace {
         self.place
     }
 

@@ -5,7 +5,7 @@ use moneta_store::feed::Change;
 /// How far a feed has been told. Times are in milliseconds since the Unix epoch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mark {
-    /// Where to read on: the text of a [`moneta_store::feed::Place`].
+    /// Where to read on: the text of a [`moneta_store::feed::FeedPlace`].
     pub cursor: String,
     /// Everything that the node was told until then has been told; 0: that is not known.
     pub watermark: u64,

@@ -4,7 +4,7 @@ use std::fmt;
 
 use moneta_client::wire::tokens::number;
 use moneta_store::Origin;
-use moneta_store::feed::{Place, Wanted};
+use moneta_store::feed::{FeedPlace, Wanted};
 
 use crate::codec::Codec;
 
@@ -37,7 +37,7 @@ pub enum Begin {
     /// At a moment, in milliseconds since the Unix epoch.
     Since(u64),
     /// Where a reader has come to.
-    Cursor(Place),
+    Cursor(FeedPlace),
 }
 
 /// Why words are no request.
@@ -198,7 +198,7 @@ mod tests {
         assert_eq!((all.rate, all.name.as_deref(), all.wanted.region), (1000, Some("backup"), Some(15)));
         assert_eq!((all.wanted.prefix.as_slice(), all.compress), (&b"a:"[..], Some(Codec::Zstd)));
         assert_eq!(all.wanted.buckets, "0-99".parse().ok());
-        let place = Place { incarnation: 10, position: 7, told: 0 };
+        let place = FeedPlace { incarnation: 10, position: 7, told: 0 };
         assert_eq!(parse("cursor a-7").map(|request| request.begin), Ok(Begin::Cursor(place)));
         for wrong in [
             "x",

@@ -5,7 +5,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use moneta_store::Store;
-use moneta_store::feed::{Place, Wanted};
+use moneta_store::feed::{FeedPlace, Wanted};
 
 use crate::log::{LogSource, horizon};
 use crate::mark::{Line, Mark};
@@ -55,7 +55,7 @@ impl Source for StoreSource {
     fn begin(&mut self, from: Begin, rate: u64) -> Result<(), SourceError> {
         let none = || SourceError::Refused("this store has no feed".to_owned());
         let feed = self.store.parts().feed.ok_or_else(none)?;
-        let place: Place = match from {
+        let place: FeedPlace = match from {
             Begin::Now => feed.end(),
             Begin::Since(millis) => feed.since(millis),
             Begin::Cursor(place) => place,

@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 use moneta_feed::text::Decoded;
-use moneta_feed::{Begin, Change, Codec, Gap, GapCause, Line, Mark, Place, Request, Set, Wanted, json, text};
+use moneta_feed::{Begin, Change, Codec, FeedPlace, Gap, GapCause, Line, Mark, Request, Set, Wanted, json, text};
 use moneta_store::versions::Floor;
 use moneta_store::{Expiry, ItemMeta, Version};
 use proptest::collection::vec;
@@ -36,8 +36,8 @@ fn changes() -> impl Strategy<Value = Change> {
     ]
 }
 
-fn places() -> impl Strategy<Value = Place> {
-    (any::<u64>(), any::<u64>(), any::<u64>()).prop_map(|(incarnation, position, told)| Place {
+fn places() -> impl Strategy<Value = FeedPlace> {
+    (any::<u64>(), any::<u64>(), any::<u64>()).prop_map(|(incarnation, position, told)| FeedPlace {
         incarnation,
         position,
         told,

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use bytes::Bytes;
 use fastrand::Rng;
 use moneta_feed::{
-    Begin, Change, Gap, GapCause, Line, Mark, Next, Owner, Place, Pump, PumpError, Rate, Settings, Sink, SinkError,
+    Begin, Change, FeedPlace, Gap, GapCause, Line, Mark, Next, Owner, Pump, PumpError, Rate, Settings, Sink, SinkError,
     Source, SourceError,
 };
 use moneta_store::{ErrorKind, StoreError, Version};
@@ -66,7 +66,7 @@ impl Source for Log {
         self.fail()?;
         if self.marks && self.rng.bool() {
             self.marks = false;
-            let place = Place { incarnation: 1, position: self.at, told: 0 };
+            let place = FeedPlace { incarnation: 1, position: self.at, told: 0 };
             let mark = Mark { cursor: place.to_string(), watermark: self.at, horizon: 0, more: true };
             return Ok(Next::Line(Line::Mark(mark)));
         }
@@ -167,7 +167,7 @@ impl Owner<Store> for Watcher {
     fn lost(&mut self, _: u64) {}
 
     fn reached(&mut self, mark: &Mark, sink: &mut Store) -> Result<(), PumpError> {
-        self.reached = mark.cursor.parse::<Place>().expect("a cursor").position;
+        self.reached = mark.cursor.parse::<FeedPlace>().expect("a cursor").position;
         self.furthest = self.furthest.max(self.reached);
         // A store that has forgotten something says so, and the pump goes back: until it is here again, the store may have
         // neither what it forgot of a key nor what came before that.

@@ -406,7 +406,7 @@ impl Flush for Memory {
 
 /// Where a walk stands.
 #[derive(Default)]
-struct Place {
+struct WalkPlace {
     shard: usize,
     /// The walk of the shard's index; `None` before its first batch.
     walk: Option<Walk>,
@@ -414,13 +414,13 @@ struct Place {
 
 impl component::Walk for Memory {
     fn walk(&self, _: &Cx, cursor: &mut Cursor, show: &mut dyn FnMut(&Walked<'_>)) -> Walking {
-        let mut place: Box<Place> = cursor.take().unwrap_or_default();
+        let mut place: Box<WalkPlace> = cursor.take().unwrap_or_default();
         let mut shard = self.shards[place.shard].lock();
         shard.settle();
         let walk = place.walk.get_or_insert_with(|| shard.index.begin_walk());
         if !shard.walk(walk, WALK_CLASSES, show) {
             drop(shard);
-            *place = Place { shard: place.shard + 1, walk: None };
+            *place = WalkPlace { shard: place.shard + 1, walk: None };
             if place.shard == self.shards.len() {
                 return Walking::End;
             }

@@ -10,11 +10,11 @@ use common::{Node, connect, exchange, file, moneta, output, printed, refused};
 use nix::sys::signal::Signal;
 
 /// A small tier in a temporary folder, with the smallest RAM above it.
-struct Place {
+struct TierPlace {
     folder: tempfile::TempDir,
 }
 
-impl Place {
+impl TierPlace {
     fn new() -> Self {
         Self { folder: tempfile::tempdir().expect("a temporary folder") }
     }
@@ -76,7 +76,7 @@ fn get_all(node: &Node, count: usize) -> usize {
 #[test]
 fn what_does_not_fit_into_ram_is_read_from_ssd_and_is_there_after_a_clean_stop() {
     const COUNT: usize = 14_000;
-    let place = Place::new();
+    let place = TierPlace::new();
     let node = place.start(&[]);
     assert!(
         node.screen
@@ -97,7 +97,7 @@ fn what_does_not_fit_into_ram_is_read_from_ssd_and_is_there_after_a_clean_stop()
 
 #[test]
 fn what_was_acknowledged_under_every_write_outlives_a_kill() {
-    let place = Place::new();
+    let place = TierPlace::new();
     let durable = ["--flash-durability", "every-write"];
     let node = place.start(&durable);
     assert!(node.screen.iter().any(|line| line.contains("before a write is acknowledged")));
@@ -112,7 +112,7 @@ fn what_was_acknowledged_under_every_write_outlives_a_kill() {
 
 #[test]
 fn what_was_stored_is_on_the_device_within_the_flush_interval() {
-    let place = Place::new();
+    let place = TierPlace::new();
     let node = place.start(&["--flash-flush-interval", "10ms"]);
     assert_eq!(node.exchange(&set("key0", &value(0))), "STORED\r\n");
     let start = std::time::Instant::now();
@@ -125,7 +125,7 @@ fn what_was_stored_is_on_the_device_within_the_flush_interval() {
 
 #[test]
 fn the_batch_port_leaves_ram_as_it_is_and_replaces_what_is_hot() {
-    let place = Place::new();
+    let place = TierPlace::new();
     let node = place.start(&["--batch-port", "0"]);
     assert_eq!(batch(&node, &set("cold", "1")), "STORED\r\n");
     assert_eq!(batch(&node, "get cold\r\n"), "VALUE cold 0 1\r\n1\r\nEND\r\n");
@@ -140,7 +140,7 @@ fn the_batch_port_leaves_ram_as_it_is_and_replaces_what_is_hot() {
 
 #[test]
 fn an_item_that_is_only_on_ssd_can_be_changed_in_every_way() {
-    let place = Place::new();
+    let place = TierPlace::new();
     let node = place.start(&["--batch-port", "0", "--promote", "0%"]);
     for key in ["text", "number", "short"] {
         assert_eq!(batch(&node, &set(key, "5")), "STORED\r\n");
@@ -152,7 +152,7 @@ fn an_item_that_is_only_on_ssd_can_be_changed_in_every_way() {
 
 #[test]
 fn the_promotion_policy_is_obeyed() {
-    let place = Place::new();
+    let place = TierPlace::new();
     let node = place.start(&["--batch-port", "0", "--promote", "second"]);
     assert_eq!(batch(&node, &set("key", "1")), "STORED\r\n");
     let ram_items_after_a_get = || {
@@ -165,7 +165,7 @@ fn the_promotion_policy_is_obeyed() {
 /// RAM tells the SSD of few of its hits. Without the rest, what was read from RAM alone would be counted as unread.
 #[test]
 fn what_expires_unread_is_counted_by_prefix() {
-    let place = Place::new();
+    let place = TierPlace::new();
     let node = place.start(&[]);
     node.exchange("stats detail on\r\n");
     let mut sets = String::new();
@@ -183,7 +183,7 @@ fn what_expires_unread_is_counted_by_prefix() {
 
 #[test]
 fn the_write_budget_is_obeyed() {
-    let place = Place::new();
+    let place = TierPlace::new();
     let node = place.start(&["--flash-write-budget", "100k"]);
     let sets: String = (0..1_000).map(|number| set(&format!("key{number}"), &value(number))).collect();
     assert_eq!(node.exchange(&sets), "STORED\r\n".repeat(1_000));
@@ -194,7 +194,7 @@ fn the_write_budget_is_obeyed() {
 
 #[test]
 fn both_ways_of_reading_devices_serve_the_same() {
-    let place = Place::new();
+    let place = TierPlace::new();
     end(
         {
             let node = place.start(&["--batch-port", "0"]);
@@ -217,7 +217,7 @@ fn both_ways_of_reading_devices_serve_the_same() {
 
 #[test]
 fn metrics_and_readiness_tell_of_the_tier() {
-    let place = Place::new();
+    let place = TierPlace::new();
     let node = place.start(&[]);
     let line = node.screen.iter().find(|line| line.starts_with("admin on")).expect("an admin side");
     let address = line.split("http://").nth(1).and_then(|rest| rest.split(' ').next()).expect("an address");
@@ -235,7 +235,7 @@ fn metrics_and_readiness_tell_of_the_tier() {
 
 #[test]
 fn two_nodes_cannot_have_one_place() {
-    let place = Place::new();
+    let place = TierPlace::new();
     let node = place.start(&[]);
     let device = place.device();
     let tier = ["serve", "-p", "0", "--admin", "off", "--flash", &device, "--flash-region-size", "256k", "-I", "64k"];
@@ -246,7 +246,7 @@ fn two_nodes_cannot_have_one_place() {
 
 #[test]
 fn what_cannot_be_a_tier_is_refused_with_what_to_do_and_left_as_it_is() {
-    let place = Place::new();
+    let place = TierPlace::new();
     let at = |name: &str| place.folder.path().join(name).display().to_string();
     let precious = file(place.folder.path(), "precious", "data");
     end(place.start(&[]), Signal::SIGTERM);
@@ -272,7 +272,7 @@ fn what_cannot_be_a_tier_is_refused_with_what_to_do_and_left_as_it_is() {
 
 #[test]
 fn a_tier_may_grow_and_keeps_what_it_has() {
-    let place = Place::new();
+    let place = TierPlace::new();
     let node = place.start(&[]);
     assert_eq!(node.exchange(&set("key0", &value(0))), "STORED\r\n");
     end(node, Signal::SIGTERM);
@@ -291,14 +291,14 @@ fn a_tier_may_grow_and_keeps_what_it_has() {
     node.wait_for_log("starts empty");
 }
 
-fn inspect(place: &Place, more: &[&str]) -> std::process::Command {
+fn inspect(place: &TierPlace, more: &[&str]) -> std::process::Command {
     let path = place.folder.path().display().to_string();
     moneta(&[&["flash", "inspect", &path], more].concat())
 }
 
 #[test]
 fn a_tier_can_be_looked_at_while_no_node_has_it() {
-    let place = Place::new();
+    let place = TierPlace::new();
     let node = place.start(&[]);
     assert!(refused(&mut inspect(&place, &[]), 1).contains("in use by a running node"));
     let sets: String = (0..1_000).map(|number| set(&format!("key{number}"), &value(number))).collect();
@@ -328,7 +328,7 @@ fn a_tier_can_be_looked_at_while_no_node_has_it() {
 
 #[test]
 fn damage_is_found_named_and_served_as_misses() {
-    let place = Place::new();
+    let place = TierPlace::new();
     let node = place.start(&[]);
     let sets: String = (0..1_000).map(|number| set(&format!("key{number}"), &value(number))).collect();
     assert_eq!(node.exchange(&sets), "STORED\r\n".repeat(1_000));
@@ -358,7 +358,7 @@ fn damage_is_found_named_and_served_as_misses() {
 
 #[test]
 fn what_is_no_tier_cannot_be_looked_at() {
-    let place = Place::new();
+    let place = TierPlace::new();
     let precious = file(place.folder.path(), "precious", "data");
     assert!(refused(&mut moneta(&["flash", "inspect", &precious]), 1).contains("not a device of Moneta's"));
     assert!(refused(&mut moneta(&["flash", "inspect", "/nonexistent"]), 1).contains("/nonexistent"));

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use moneta_server::auth::Authenticator;
 use moneta_server::node::{Node, NodeSettings};
 use moneta_server::{Admin, Server};
-use moneta_store::feed::{Batch, Change, Entry, Feed, Place, Reader, Recorded, Set, Wanted};
+use moneta_store::feed::{Batch, Change, Entry, Feed, FeedPlace, Reader, Recorded, Set, Wanted};
 use moneta_store::{Clock, Component as _, ItemMeta, Parts, Store, StoreError, Version};
 use moneta_testkit::doubles::{Double, Layer};
 use moneta_testkit::model::ModelStore;
@@ -24,8 +24,8 @@ const INCARNATION: u64 = 7;
 /// One batch in so many has a change.
 const SELDOM: u64 = 1 << 40;
 
-fn place(position: u64) -> Place {
-    Place { incarnation: INCARNATION, position, told: 0 }
+fn place(position: u64) -> FeedPlace {
+    FeedPlace { incarnation: INCARNATION, position, told: 0 }
 }
 
 impl Double for Endless {
@@ -41,19 +41,19 @@ impl Double for Endless {
 }
 
 impl Feed for Endless {
-    fn end(&self) -> Place {
+    fn end(&self) -> FeedPlace {
         place(u64::MAX)
     }
 
-    fn since(&self, millis: u64) -> Place {
+    fn since(&self, millis: u64) -> FeedPlace {
         place(millis)
     }
 
-    fn has_more(&self, _: Place) -> bool {
+    fn has_more(&self, _: FeedPlace) -> bool {
         true
     }
 
-    fn reader(&self, from: Place, _: Wanted) -> Box<dyn Reader> {
+    fn reader(&self, from: FeedPlace, _: Wanted) -> Box<dyn Reader> {
         Box::new(Endlessly(from.position))
     }
 }
@@ -93,19 +93,19 @@ impl Double for Large {
 }
 
 impl Feed for Large {
-    fn end(&self) -> Place {
+    fn end(&self) -> FeedPlace {
         place(u64::MAX)
     }
 
-    fn since(&self, millis: u64) -> Place {
+    fn since(&self, millis: u64) -> FeedPlace {
         place(millis)
     }
 
-    fn has_more(&self, _: Place) -> bool {
+    fn has_more(&self, _: FeedPlace) -> bool {
         true
     }
 
-    fn reader(&self, from: Place, _: Wanted) -> Box<dyn Reader> {
+    fn reader(&self, from: FeedPlace, _: Wanted) -> Box<dyn Reader> {
         Box::new(Largely(from.position, vec![b'v'; VALUE].into()))
     }
 }

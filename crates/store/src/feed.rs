@@ -10,7 +10,7 @@ use moneta_item::Version;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 pub use change::{Batch, Change, Entry, Gap, GapCause, NoGapCause, Recorded, Set};
-pub use place::{NoPlace, Place};
+pub use place::{FeedPlace, NoPlace};
 
 use crate::error::StoreError;
 
@@ -21,16 +21,16 @@ pub const COPY_READER: &str = "catch-up";
 /// Tells of the changes of a store, in about the order in which they happened.
 pub trait Feed: Send + Sync {
     /// Where the feed ends now: what comes after this happens from now on.
-    fn end(&self) -> Place;
+    fn end(&self) -> FeedPlace;
 
     /// Where the changes since a moment begin, in milliseconds since the Unix epoch, by this store's clock.
-    fn since(&self, millis: u64) -> Place;
+    fn since(&self, millis: u64) -> FeedPlace;
 
     /// Whether a reader at this place has something to read: a change, or a gap. Cheap enough to ask every few milliseconds.
-    fn has_more(&self, from: Place) -> bool;
+    fn has_more(&self, from: FeedPlace) -> bool;
 
     /// A reader that begins at a place. It holds nothing back: what it has not read may be forgotten before it comes to it.
-    fn reader(&self, from: Place, wanted: Wanted) -> Box<dyn Reader>;
+    fn reader(&self, from: FeedPlace, wanted: Wanted) -> Box<dyn Reader>;
 }
 
 /// Reads a feed from a place on.

@@ -162,7 +162,7 @@ impl Flush for ModelStore {
 }
 
 /// Where a walk stands.
-struct Place {
+struct WalkPlace {
     /// Serial number of the next item to show.
     next: u64,
     /// Where the walk ends, fixed by its first batch so that a walk among steady writes comes to an end.
@@ -173,7 +173,7 @@ impl component::Walk for ModelStore {
     /// Shows live items in the order their keys came in.
     fn walk(&self, _: &Cx, cursor: &mut Cursor, show: &mut dyn FnMut(&Walked<'_>)) -> Walking {
         let state = self.settled();
-        let mut place = cursor.take().unwrap_or_else(|| Box::new(Place { next: 0, end: state.next_serial() }));
+        let mut place = cursor.take().unwrap_or_else(|| Box::new(WalkPlace { next: 0, end: state.next_serial() }));
         let batch = state.batch(place.next, place.end, WALK_BATCH);
         drop(state);
         let Some(last) = batch.last() else { return Walking::End };

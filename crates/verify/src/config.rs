@@ -7,7 +7,7 @@ use moneta_client::wire::Protocol;
 use moneta_store::KeyHash;
 
 use crate::error::{Side, VerifyError};
-use crate::place::Place;
+use crate::place::ComparedPlace;
 
 /// Where the keys come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,9 +61,9 @@ pub struct Repair {
 #[derive(Clone, Debug)]
 pub struct VerifyConfig {
     /// One side.
-    pub a: Place,
+    pub a: ComparedPlace,
     /// The other.
-    pub b: Place,
+    pub b: ComparedPlace,
     /// Where the keys come from.
     pub keys: Keys,
     /// Share of the keys that is compared, above 0 and up to 1. A key's hash decides, so both sides' walks choose the same.
@@ -105,7 +105,7 @@ impl VerifyConfig {
     pub const BATCH_MAX: usize = 10_000;
 
     /// Defaults: all keys of both sides, 2 seconds of tolerance, 4 connections, no limit of the rate, nothing is written.
-    pub fn new(a: impl Into<Place>, b: impl Into<Place>) -> Self {
+    pub fn new(a: impl Into<ComparedPlace>, b: impl Into<ComparedPlace>) -> Self {
         Self {
             a: a.into(),
             b: b.into(),
@@ -160,7 +160,7 @@ impl VerifyConfig {
         Ok(())
     }
 
-    pub(crate) fn place(&self, side: Side) -> &Place {
+    pub(crate) fn place(&self, side: Side) -> &ComparedPlace {
         match side {
             Side::A => &self.a,
             Side::B => &self.b,

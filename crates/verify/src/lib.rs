@@ -43,6 +43,6 @@ pub use config::{Direction, Keys, Repair, VerifyConfig};
 pub use error::{Side, VerifyError};
 pub use escape::escape;
 pub use observer::{Observer, Phase, Progress, Unwatched};
-pub use place::Place;
+pub use place::ComparedPlace;
 pub use report::{Conclusion, Counts, Endpoint, Example, Kind, Report, Sighting};
 pub use verify::Verify;

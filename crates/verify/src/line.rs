@@ -10,13 +10,13 @@ use moneta_net::Endpoint;
 use crate::comparison::Sight;
 use crate::config::VerifyConfig;
 use crate::error::{Side, VerifyError};
-use crate::place::Place;
+use crate::place::ComparedPlace;
 
 /// A side and at most one connection to each of its nodes.
 #[derive(Debug)]
 pub(crate) struct Line {
     side: Side,
-    place: Place,
+    place: ComparedPlace,
     protocol: Option<Protocol>,
     timeout: Duration,
     /// In the order of the side's nodes.
@@ -39,7 +39,7 @@ impl Line {
         Self { side, place, protocol: config.protocol, timeout: config.timeout, dialogues, at: 0 }
     }
 
-    pub(crate) fn place(&self) -> &Place {
+    pub(crate) fn place(&self) -> &ComparedPlace {
         &self.place
     }
 

@@ -10,14 +10,14 @@ type NodeOf = Arc<dyn Fn(&[u8]) -> usize + Send + Sync>;
 
 /// One side of a comparison.
 #[derive(Clone)]
-pub struct Place {
+pub struct ComparedPlace {
     name: String,
     nodes: Vec<Address>,
     node_of: NodeOf,
     is_copy: bool,
 }
 
-impl Place {
+impl ComparedPlace {
     /// A copy by its name. `node_of` tells which of `nodes` has a key.
     ///
     /// # Panics
@@ -45,21 +45,25 @@ impl Place {
     }
 }
 
-impl From<Address> for Place {
+impl From<Address> for ComparedPlace {
     fn from(server: Address) -> Self {
         Self { name: server.to_string(), nodes: vec![server], node_of: Arc::new(|_| 0), is_copy: false }
     }
 }
 
 /// A server's address, or a copy's name.
-impl fmt::Display for Place {
+impl fmt::Display for ComparedPlace {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(&self.name)
     }
 }
 
-impl fmt::Debug for Place {
+impl fmt::Debug for ComparedPlace {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Place").field("name", &self.name).field("nodes", &self.nodes).finish_non_exhaustive()
+        formatter
+            .debug_struct("ComparedPlace")
+            .field("name", &self.name)
+            .field("nodes", &self.nodes)
+            .finish_non_exhaustive()
     }
 }

@@ -14,7 +14,7 @@ const NAME_MAX: usize = 64;
 
 /// This node's place in a topology.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct OwnPlace {
     replica: usize,
     node: usize,
 }
@@ -45,7 +45,7 @@ pub(super) struct Source {
 }
 
 /// Where this node stands: under `own`, or else at an address of this machine with one of `ports`.
-pub(super) fn place(topology: &Topology, own: Option<&Address>, ports: &[u16]) -> Option<Place> {
+pub(super) fn place(topology: &Topology, own: Option<&Address>, ports: &[u16]) -> Option<OwnPlace> {
     let is_own = |node: &Node| match own {
         Some(own) => node.address == *own,
         None => node.address.resolve().unwrap_or_default().iter().any(|address| is_here(address, ports)),
@@ -54,7 +54,7 @@ pub(super) fn place(topology: &Topology, own: Option<&Address>, ports: &[u16]) -
     places
         .flat_map(|(replica, of)| of.nodes.iter().enumerate().map(move |(number, node)| (replica, number, node)))
         .find(|(_, _, node)| is_own(node))
-        .map(|(replica, node, _)| Place { replica, node })
+        .map(|(replica, node, _)| OwnPlace { replica, node })
 }
 
 fn is_here(address: &SocketAddr, ports: &[u16]) -> bool {
@@ -67,13 +67,13 @@ fn is_of_this_machine(address: IpAddr) -> bool {
 }
 
 /// The keys of a place.
-pub(super) fn keys(topology: &Topology, place: Place) -> Result<Arc<Keys>, TopologyError> {
+pub(super) fn keys(topology: &Topology, place: OwnPlace) -> Result<Arc<Keys>, TopologyError> {
     let ring = Ring::new(topology.ring, &topology.replicas[place.replica].nodes)?;
     Ok(Arc::new(Keys { ring, node: place.node }))
 }
 
 /// The name of a place as a reader of feeds: nodes keep places for such names.
-pub(super) fn reader_name(topology: &Topology, place: Place) -> String {
+pub(super) fn reader_name(topology: &Topology, place: OwnPlace) -> String {
     let address = topology.replicas[place.replica].nodes[place.node].address.to_string();
     let is_plain = address.len() < NAME_MAX - COPY_READER.len() && address.bytes().all(|byte| byte.is_ascii_graphic());
     // Under the name alone nodes of earlier builds read.
@@ -81,7 +81,7 @@ pub(super) fn reader_name(topology: &Topology, place: Place) -> String {
 }
 
 /// The copies to learn from, in the order in which they are asked: those of nodes in one replica begin with different ones.
-pub(super) fn sources(topology: &Topology, place: Place) -> Vec<Source> {
+pub(super) fn sources(topology: &Topology, place: OwnPlace) -> Vec<Source> {
     let own = &topology.replicas[place.replica];
     let mut sources: Vec<Source> = topology
         .replicas
@@ -98,7 +98,7 @@ pub(super) fn sources(topology: &Topology, place: Place) -> Vec<Source> {
 }
 
 /// The nodes of `other` that hold keys of a place. Replicas with the same slots divide the keys alike.
-fn holders(own: &Replica, place: Place, other: &Replica) -> Vec<Address> {
+fn holders(own: &Replica, place: OwnPlace, other: &Replica) -> Vec<Address> {
     let slots = |replica: &Replica| {
         let mut slots: Vec<(String, u32)> = replica.nodes.iter().map(|node| (node.slot.clone(), node.weight)).collect();
         slots.sort_unstable();
@@ -143,7 +143,7 @@ mod tests {
     #[test]
     fn a_node_finds_its_place_by_its_port_or_its_name() {
         let topology = Topology::from_toml(TEXT).expect("it makes sense");
-        let at = |replica, node| Some(Place { replica, node });
+        let at = |replica, node| Some(OwnPlace { replica, node });
         assert_eq!(place(&topology, None, &[9, 21201]), at(1, 0));
         assert_eq!(place(&topology, None, &[9]), None);
         let own: Address = "127.0.0.1:21302".parse().expect("an address");
@@ -154,7 +154,7 @@ mod tests {
     #[test]
     fn only_nodes_that_share_keys_are_read() {
         let topology = Topology::from_toml(TEXT).expect("it makes sense");
-        let sources = sources(&topology, Place { replica: 0, node: 1 });
+        let sources = sources(&topology, OwnPlace { replica: 0, node: 1 });
         let names: Vec<&str> = sources.iter().map(|source| source.replica.as_str()).collect();
         assert_eq!(names.len(), 2, "neither this replica nor one that is being filled: {names:?}");
         let by_zone = |first: &str| sources.iter().find(|source| addresses(source)[0].starts_with(first));
@@ -162,7 +162,7 @@ mod tests {
         assert_eq!(addresses(alike), ["127.0.0.1:21201"]);
         let other = by_zone("127.0.0.1:213").expect("zone c");
         assert_eq!(other.nodes.len(), 3, "another division of the keys");
-        let keys = keys(&topology, Place { replica: 0, node: 1 }).expect("a ring");
+        let keys = keys(&topology, OwnPlace { replica: 0, node: 1 }).expect("a ring");
         let own = (0..1000).filter(|key| keys.contains(format!("key{key}").as_bytes())).count();
         assert!((300..700).contains(&own), "{own} of 1000 keys of one of two nodes");
     }

@@ -33,7 +33,7 @@ pub enum Format {
 
 /// A source that is a text: a file's, read again and again, or a given one.
 pub struct FileSource {
-    place: Place,
+    place: TextPlace,
     format: Format,
     interval: Duration,
     /// When it is read next.
@@ -42,7 +42,7 @@ pub struct FileSource {
     last: Option<(String, Topology, Instant)>,
 }
 
-enum Place {
+enum TextPlace {
     File(PathBuf),
     Given(String),
 }
@@ -50,16 +50,16 @@ enum Place {
 impl FileSource {
     /// The file at `path`.
     pub fn new(path: impl Into<PathBuf>, format: Format) -> Self {
-        Self::of(Place::File(path.into()), format)
+        Self::of(TextPlace::File(path.into()), format)
     }
 
     /// The text `given`, whose hosts may still change their numbers. The [`Format::Evcache`] of a text that was given is the list
     /// itself.
     pub fn given(text: impl Into<String>, format: Format) -> Self {
-        Self::of(Place::Given(text.into()), format)
+        Self::of(TextPlace::Given(text.into()), format)
     }
 
-    fn of(place: Place, format: Format) -> Self {
+    fn of(place: TextPlace, format: Format) -> Self {
         Self { place, format, interval: INTERVAL, due: Instant::now(), last: None }
     }
 
@@ -72,8 +72,8 @@ impl FileSource {
 
     fn read(&mut self) -> Result<Topology, SourceError> {
         let text = match &self.place {
-            Place::Given(text) => text.clone(),
-            Place::File(path) => {
+            TextPlace::Given(text) => text.clone(),
+            TextPlace::File(path) => {
                 let wrong = |source| SourceError::File { path: path.clone(), source };
                 let text = fs::read_to_string(path).map_err(wrong)?;
                 match &self.format {
@@ -119,8 +119,8 @@ impl TopologySource for FileSource {
 
     fn name(&self) -> String {
         match &self.place {
-            Place::File(path) => format!("file {}", path.display()),
-            Place::Given(_) => "option".to_owned(),
+            TextPlace::File(path) => format!("file {}", path.display()),
+            TextPlace::Given(_) => "option".to_owned(),
         }
     }
 }

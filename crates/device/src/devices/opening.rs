@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 
 use super::layout::{layout, places};
 use super::opened::Devices;
-use super::place::Place;
+use super::place::DevicePlace;
 #[cfg(feature = "testing")]
 use super::superblock::Head;
 use super::superblock::Superblock;
@@ -38,7 +38,7 @@ impl Devices {
         let wanted = check(config)?;
         let mut places = Vec::with_capacity(config.devices.len());
         for device in &config.devices {
-            places.push(Place::open(device, &places)?);
+            places.push(DevicePlace::open(device, &places)?);
         }
         let candidates = places
             .iter()
@@ -48,15 +48,15 @@ impl Devices {
             })
             .collect::<Result<Vec<_>, TierError>>()?;
         let plan = tier::plan(&candidates, wanted, random)?;
-        places.iter().try_for_each(Place::allocate)?;
+        places.iter().try_for_each(DevicePlace::allocate)?;
         let snapshot_path = places[0].snapshot_path();
         let media = places
             .iter_mut()
             .map(|place| Ok(Arc::new(place.accept(config.direct)?) as Arc<dyn Media>))
             .collect::<Result<Vec<_>, TierError>>()?;
         let mut opened = Self::assemble(media, &candidates, plan, snapshot_path)?;
-        opened.devices.whereabouts = places.iter().map(Place::whereabouts).collect::<Result<_, _>>()?;
-        places.iter().try_for_each(Place::cut)?;
+        opened.devices.whereabouts = places.iter().map(DevicePlace::whereabouts).collect::<Result<_, _>>()?;
+        places.iter().try_for_each(DevicePlace::cut)?;
         Ok(opened)
     }
 

@@ -25,7 +25,7 @@ const FILE_NAME: &str = "moneta.flash";
 const IN_USE: &str = "is in use by another process; stop that one first, or give this one another place";
 
 /// An open and locked place.
-pub(super) struct Place {
+pub(super) struct DevicePlace {
     pub(super) path: PathBuf,
     /// Bytes to use.
     pub(super) bytes: u64,
@@ -49,7 +49,7 @@ enum Undo {
     CutBack,
 }
 
-impl Place {
+impl DevicePlace {
     /// Opens and locks the file or block device at the path, creating a file if needed. `earlier` are the places opened before.
     pub(super) fn open(device: &DeviceConfig, earlier: &[Self]) -> Result<Self, TierError> {
         let path = file_path(&device.path);
@@ -247,7 +247,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for DevicePlace {
     fn drop(&mut self) {
         // If this fails, an empty file or zeros are left, which the next start treats as new.
         match self.undo {
@@ -263,12 +263,12 @@ impl Drop for Place {
 }
 
 /// Locks the place of a file before the file is opened or created.
-fn lock_beside(path: &Path, earlier: &[Place]) -> Result<Option<LockFile>, TierError> {
+fn lock_beside(path: &Path, earlier: &[DevicePlace]) -> Result<Option<LockFile>, TierError> {
     match LockFile::of(path) {
         Locked::Ours(lock) => Ok(Some(lock)),
         Locked::Without => Ok(None),
         Locked::Others(lock) => {
-            let is_same = |place: &&Place| place.lock_file.as_ref().is_some_and(|other| other.path == lock);
+            let is_same = |place: &&DevicePlace| place.lock_file.as_ref().is_some_and(|other| other.path == lock);
             Err(refused(
                 path,
                 match earlier.iter().find(is_same) {

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use moneta_store::feed::{Batch, Change, Entry, Gap, GapCause, Place, Reader, Recorded, Set, Wanted};
+use moneta_store::feed::{Batch, Change, Entry, FeedPlace, Gap, GapCause, Reader, Recorded, Set, Wanted};
 use moneta_store::{Key, StoreError, Version};
 
 use super::ahead::ReadAhead;
@@ -29,7 +29,7 @@ const STAMPS_AHEAD: u64 = 2000;
 pub(super) struct LogReader {
     inner: Arc<Inner>,
     wanted: Wanted,
-    place: Place,
+    place: FeedPlace,
     /// Regions that are being read: a few, since each begins before the others end.
     streams: Vec<Stream>,
     read_ahead: ReadAhead,
@@ -59,7 +59,7 @@ enum Source {
 }
 
 impl LogReader {
-    pub(super) fn new(inner: &Arc<Inner>, place: Place, wanted: Wanted) -> Self {
+    pub(super) fn new(inner: &Arc<Inner>, place: FeedPlace, wanted: Wanted) -> Self {
         Self {
             inner: Arc::clone(inner),
             wanted,
@@ -80,7 +80,7 @@ impl LogReader {
     }
 
     /// For a reader whose place is of another tier's log: it begins at `start`, of this one.
-    pub(super) fn from_another(inner: &Arc<Inner>, start: Place, wanted: Wanted) -> Self {
+    pub(super) fn from_another(inner: &Arc<Inner>, start: FeedPlace, wanted: Wanted) -> Self {
         Self { is_from_another: true, ..Self::new(inner, start, wanted) }
     }
 

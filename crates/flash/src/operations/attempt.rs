@@ -16,7 +16,7 @@ use moneta_store::{
 
 use crate::flusher::waiting::Goal;
 use crate::inner::Inner;
-use crate::operations::lookup::{Fetched, Place};
+use crate::operations::lookup::{Fetched, RecordPlace};
 use moneta_device::io::running::Deadline;
 
 /// How an attempt ends.
@@ -26,7 +26,7 @@ pub(crate) enum Attempt<T> {
     /// The operation is complete once this append is on the devices.
     Durable(T, u64),
     /// It needs the record at this place.
-    Read(Place),
+    Read(RecordPlace),
     /// It needs room. The number is the reclaim rounds counted before the attempt ([`crate::flusher::waiting::Goal::Room`]).
     Full(u64),
 }

@@ -23,7 +23,7 @@ const SECTOR: usize = 512;
 
 /// The place of a record on a device, valid while its region keeps its sequence number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct RecordPlace {
     pub(crate) region: usize,
     /// The region's sequence number.
     pub(crate) sequence: u64,
@@ -31,7 +31,7 @@ pub(crate) struct Place {
     pub(crate) blocks: usize,
 }
 
-impl Place {
+impl RecordPlace {
     /// Bytes to read; `usize::MAX` for a record that may be larger than its index entry can express.
     pub(crate) fn bytes(&self) -> usize {
         if self.blocks < SIZE_MAX { self.blocks * BLOCK } else { usize::MAX }
@@ -40,7 +40,7 @@ impl Place {
 
 /// The bytes read from a place.
 pub(crate) struct Fetched {
-    pub(crate) place: Place,
+    pub(crate) place: RecordPlace,
     bytes: Aligned,
     base: u64,
     salt: u64,
@@ -80,7 +80,7 @@ pub(crate) enum Look<'f> {
     /// Its record.
     Present(Present<'f>),
     /// Probably its record, on a device.
-    On(Place),
+    On(RecordPlace),
 }
 
 /// A key's record.
@@ -175,7 +175,7 @@ impl Inner {
             let source = Source::Buffer(Arc::clone(buffer));
             return Look::Present(Present { position, location, source, start, base: region.base() });
         }
-        let place = Place { region: number, sequence: region.sequence(), block, blocks: location.blocks() };
+        let place = RecordPlace { region: number, sequence: region.sequence(), block, blocks: location.blocks() };
         match fetched.filter(|fetched| fetched.place == place) {
             None => Look::On(place),
             Some(fetched) => match fetched.found {
@@ -192,7 +192,7 @@ impl Inner {
     ///
     /// # Errors
     /// If the device fails.
-    pub(crate) async fn fetch(&self, cx: &Cx, place: Place, key: &[u8]) -> Result<Fetched, StoreError> {
+    pub(crate) async fn fetch(&self, cx: &Cx, place: RecordPlace, key: &[u8]) -> Result<Fetched, StoreError> {
         let region = self.regions.get(place.region);
         let (base, salt) = (region.base(), region.salt());
         let start = self.regions.offset_of(place.block);
@@ -260,7 +260,7 @@ impl Inner {
                 && self.regions.first_record(self.regions.block_at(region, offset)) == Some(offset)
     }
 
-    async fn read(&self, cx: &Cx, place: &Place, bytes: usize) -> Result<Aligned, StoreError> {
+    async fn read(&self, cx: &Cx, place: &RecordPlace, bytes: usize) -> Result<Aligned, StoreError> {
         let (device, region_start) = self.devices.place(place.region);
         let start = self.regions.offset_of(place.block);
         let bytes = bytes.min(self.devices.region_bytes() - start);

@@ -12,7 +12,7 @@ use moneta_store::{Deleted, ItemMeta, ItemRef, Key, StoreError, Version, Written
 use crate::index::shard::Shard;
 use crate::inner::Inner;
 use crate::operations::attempt::Attempt;
-use crate::operations::lookup::{Fetched, Look, Place};
+use crate::operations::lookup::{Fetched, Look, RecordPlace};
 use crate::operations::operate::Removing;
 
 /// How a write by version stands to what the key holds.
@@ -22,7 +22,7 @@ enum Compared {
     /// And the version that it stands to.
     Verdict(Verdict, Version),
     /// The record has to be read first.
-    On(Place),
+    On(RecordPlace),
 }
 
 impl Inner {

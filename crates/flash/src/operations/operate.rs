@@ -56,7 +56,7 @@ enum KeyState<'f> {
     Gone {
         expired: bool,
     },
-    Elsewhere(crate::operations::lookup::Place),
+    Elsewhere(crate::operations::lookup::RecordPlace),
 }
 
 impl Inner {
@@ -503,7 +503,7 @@ impl Inner {
 
 impl<'f> KeyState<'f> {
     /// The live item, if there is one; or where to read first.
-    fn live(self) -> Result<Option<Present<'f>>, crate::operations::lookup::Place> {
+    fn live(self) -> Result<Option<Present<'f>>, crate::operations::lookup::RecordPlace> {
         match self {
             Self::Live(present) => Ok(Some(present)),
             Self::Gone { .. } => Ok(None),

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 
 use crate::inner::Inner;
 use crate::operations::attempt::pend;
-use crate::operations::lookup::{Fetched, Look, Place};
+use crate::operations::lookup::{Fetched, Look, RecordPlace};
 use moneta_device::format::BLOCK;
 
 /// A batch ends early at this many keys.
@@ -72,7 +72,12 @@ impl Owed {
 }
 
 /// Shows a key's item if its record is available; else returns where to read it.
-fn look(inner: &Inner, key: &OwnedKey, fetched: Option<&Fetched>, show: &mut dyn FnMut(&Walked<'_>)) -> Option<Place> {
+fn look(
+    inner: &Inner,
+    key: &OwnedKey,
+    fetched: Option<&Fetched>,
+    show: &mut dyn FnMut(&Walked<'_>),
+) -> Option<RecordPlace> {
     let key = key.key();
     let shard = inner.shard(key.hash).lock();
     match inner.look(&shard, &key, fetched) {

@@ -3,7 +3,7 @@
 use crate::tier::{feed, number};
 use fastrand::Rng;
 use moneta_flash::Flash;
-use moneta_store::feed::{Batch, Change, GapCause, Place, Reader, Recorded, Wanted};
+use moneta_store::feed::{Batch, Change, FeedPlace, GapCause, Reader, Recorded, Wanted};
 use moneta_store::{Clock, Version};
 use std::collections::HashMap;
 
@@ -104,7 +104,7 @@ impl Follower {
     }
 
     pub fn reader(&self, flash: &Flash) -> Box<dyn Reader> {
-        let place: Place = self.cursor.parse().expect("a cursor");
+        let place: FeedPlace = self.cursor.parse().expect("a cursor");
         feed(flash).reader(place, Wanted { values: true, ..Wanted::default() })
     }
 

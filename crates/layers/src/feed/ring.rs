@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use moneta_store::feed::{Batch, Change, Entry, Feed, Gap, GapCause, Place, Reader, Recorded, Wanted};
+use moneta_store::feed::{Batch, Change, Entry, Feed, FeedPlace, Gap, GapCause, Reader, Recorded, Wanted};
 use moneta_store::versions::Floor;
 use moneta_store::{Clock, StoreError, Version};
 use parking_lot::Mutex;
@@ -120,8 +120,8 @@ impl Ring {
         }
     }
 
-    fn place(&self, position: u64) -> Place {
-        Place { incarnation: self.0.incarnation, position, told: 0 }
+    fn place(&self, position: u64) -> FeedPlace {
+        FeedPlace { incarnation: self.0.incarnation, position, told: 0 }
     }
 }
 
@@ -132,7 +132,7 @@ impl RingState {
 }
 
 impl Ring {
-    fn read(&self, from: Place, limit: usize) -> Batch {
+    fn read(&self, from: FeedPlace, limit: usize) -> Batch {
         let state = self.0.state.lock();
         let is_known = from.incarnation == self.0.incarnation && (state.first..=state.end()).contains(&from.position);
         let start = if is_known { from.position } else { state.first };
@@ -156,25 +156,25 @@ impl Ring {
 }
 
 impl Feed for Ring {
-    fn end(&self) -> Place {
+    fn end(&self) -> FeedPlace {
         self.place(self.0.state.lock().end())
     }
 
-    fn since(&self, millis: u64) -> Place {
+    fn since(&self, millis: u64) -> FeedPlace {
         let state = self.0.state.lock();
         if millis < state.since {
             // A place before all that is known: reading from it tells of the gap.
-            return Place { incarnation: 0, position: 0, told: 0 };
+            return FeedPlace { incarnation: 0, position: 0, told: 0 };
         }
         let before = state.changes.partition_point(|(at, _)| *at < millis);
         self.place(state.first + before as u64)
     }
 
-    fn has_more(&self, from: Place) -> bool {
+    fn has_more(&self, from: FeedPlace) -> bool {
         from.incarnation != self.0.incarnation || from.position < self.0.state.lock().end()
     }
 
-    fn reader(&self, from: Place, _: Wanted) -> Box<dyn Reader> {
+    fn reader(&self, from: FeedPlace, _: Wanted) -> Box<dyn Reader> {
         Box::new(RingReader { ring: self.clone(), place: from })
     }
 }
@@ -182,7 +182,7 @@ impl Feed for Ring {
 /// A place in the ring.
 struct RingReader {
     ring: Ring,
-    place: Place,
+    place: FeedPlace,
 }
 
 impl Reader for RingReader {
@@ -236,7 +236,7 @@ mod tests {
             (late.entries.len(), late.gap),
             (10, Some(Gap { since: clock.millis() - 999, cause: Some(GapCause::Ring) }))
         );
-        let other = Place { incarnation: start.incarnation ^ 1, ..start };
+        let other = FeedPlace { incarnation: start.incarnation ^ 1, ..start };
         assert!(ring.read(other, 1).gap.is_some() && ring.read(ring.since(0), 1).gap.is_some());
         ring.lose();
         assert_eq!(ring.read(late.next, 1).gap.and_then(|gap| gap.cause), Some(GapCause::Lost));
@@ -245,7 +245,7 @@ mod tests {
     #[test]
     fn there_is_more_behind_a_place_once_something_changes() {
         let ring = Ring::new(1 << 20, Arc::new(Clock::manual(1_700_000_000)));
-        assert!(ring.has_more(Place { incarnation: 0, position: 0, told: 0 }), "the gap");
+        assert!(ring.has_more(FeedPlace { incarnation: 0, position: 0, told: 0 }), "the gap");
         let at = ring.end();
         assert!(!ring.has_more(at));
         ring.set(b"a");

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use fastrand::Rng;
 use moneta_layers::feed::Feed;
 use moneta_memory::Memory;
-use moneta_store::feed::{Change, Place, Recorded};
+use moneta_store::feed::{Change, FeedPlace, Recorded};
 use moneta_store::holding::{Held, held};
 use moneta_store::request::{Delete, Write};
 use moneta_store::{Calls, Clock, Cx, Item, Key, KeyHash, Origin, Version};
@@ -37,10 +37,10 @@ struct World {
     clock: Arc<Clock>,
     reader: Feed<Memory>,
     under_way: Vec<Message>,
-    read: [Place; 2],
+    read: [FeedPlace; 2],
     /// Which copy the reader reads, how far, and up to when it has been told all.
     at: usize,
-    place: Place,
+    place: FeedPlace,
     watermark: u64,
     rng: Rng,
     margin: u64,

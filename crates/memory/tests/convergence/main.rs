@@ -9,7 +9,7 @@ use std::sync::Arc;
 use fastrand::Rng;
 use moneta_layers::feed::Feed;
 use moneta_memory::{Memory, MemoryConfig};
-use moneta_store::feed::{Batch, Change, Place, Recorded, Wanted};
+use moneta_store::feed::{Batch, Change, FeedPlace, Recorded, Wanted};
 use moneta_store::holding::{Held, held};
 use moneta_store::request::{Arithmetic, Delete, Exptime, Retrieve, Write, WriteMode};
 use moneta_store::versions::Versioning;
@@ -86,7 +86,7 @@ enum Told {
 struct World {
     nodes: Vec<Node>,
     /// How far `[from][to]` was read.
-    read: [[Place; COPIES]; COPIES],
+    read: [[FeedPlace; COPIES]; COPIES],
     under_way: Vec<Message>,
     rng: Rng,
     guard: Guard,
@@ -463,7 +463,7 @@ impl World {
     }
 }
 
-fn batch_of(node: &Node, from: Place, limit: usize) -> Batch {
+fn batch_of(node: &Node, from: FeedPlace, limit: usize) -> Batch {
     feed(node).reader(from, Wanted::default()).read(limit, usize::MAX).expect("a ring does not fail")
 }
 

@@ -14,7 +14,9 @@ use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 use moneta_client::wire::Protocol;
 use moneta_cluster::Ring;
 use moneta_net::Address;
-use moneta_verify::{Conclusion, Direction, Keys, Observer, Phase, Place, Progress, Repair, Verify, VerifyConfig};
+use moneta_verify::{
+    ComparedPlace, Conclusion, Direction, Keys, Observer, Phase, Progress, Repair, Verify, VerifyConfig,
+};
 use signal_hook::consts::TERM_SIGNALS;
 use signal_hook::flag;
 
@@ -114,21 +116,21 @@ fn seconds(text: &str) -> Result<Duration, String> {
 
 impl VerifyArgs {
     /// Both sides.
-    fn places(&self) -> anyhow::Result<[Place; 2]> {
-        let server = |text: &str| -> anyhow::Result<Place> {
+    fn places(&self) -> anyhow::Result<[ComparedPlace; 2]> {
+        let server = |text: &str| -> anyhow::Result<ComparedPlace> {
             let address: Address = text.parse().map_err(|error| anyhow!("\"{text}\" is no server: {error}"))?;
-            Ok(Place::from(address))
+            Ok(ComparedPlace::from(address))
         };
         let Some(source) = &self.topology else { return Ok([server(&self.a)?, server(&self.b)?]) };
         let topology = crate::proxy::topology(source)?;
-        let copy = |name: &str| -> anyhow::Result<Place> {
+        let copy = |name: &str| -> anyhow::Result<ComparedPlace> {
             let replica = topology.replicas.iter().find(|replica| replica.name == name).with_context(|| {
                 let names: Vec<&str> = topology.replicas.iter().map(|replica| &*replica.name).collect();
                 format!("the topology has no replica \"{name}\": it has {}", names.join(", "))
             })?;
             let ring = Ring::new(topology.ring, &replica.nodes)?;
             let nodes = replica.nodes.iter().map(|node| node.address.clone()).collect();
-            Ok(Place::copy(name, nodes, move |key| ring.node(key)))
+            Ok(ComparedPlace::copy(name, nodes, move |key| ring.node(key)))
         };
         Ok([copy(&self.a)?, copy(&self.b)?])
     }

@@ -11,7 +11,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use moneta_admin::ask::{Unanswered, ask};
 use moneta_feed::{Codec, Compressor, LogSource, Mark, NAME_MAX, horizon, json};
-use moneta_store::feed::{Buckets, Place, Wanted};
+use moneta_store::feed::{Buckets, FeedPlace, Wanted};
 use moneta_store::{ErrorKind, Origin, Store, StoreError};
 use serde::Deserialize;
 use tokio::time::{Instant, sleep};
@@ -115,7 +115,7 @@ pub(super) async fn changes(
         return (StatusCode::FORBIDDEN, "keys are secrets here (--disable-dumping)\n").into_response();
     }
     let from = match (&asked.cursor, asked.since) {
-        (Some(cursor), _) => match cursor.parse::<Place>() {
+        (Some(cursor), _) => match cursor.parse::<FeedPlace>() {
             Ok(place) => place,
             Err(wrong) => return (StatusCode::BAD_REQUEST, format!("{wrong}\n")).into_response(),
         },
@@ -191,7 +191,7 @@ fn accepted(headers: &HeaderMap) -> Result<Option<Codec>, NotAcceptable> {
 fn answer(
     store: &Arc<dyn Store>,
     node: &Arc<Node>,
-    from: Place,
+    from: FeedPlace,
     asked: &Asked,
     buckets: Option<Buckets>,
 ) -> Result<(Answer, Vec<u8>), StoreError> {

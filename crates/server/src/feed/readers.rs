@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use moneta_store::feed::{COPY_READER, Change, Gap, GapCause, Place};
+use moneta_store::feed::{COPY_READER, Change, FeedPlace, Gap, GapCause};
 use parking_lot::Mutex;
 use serde::Serialize;
 
@@ -99,7 +99,7 @@ pub struct ReaderState {
 
 impl Readers {
     /// A reader was sent `bytes` up to a place. `now`: milliseconds since the Unix epoch.
-    pub(crate) fn note(&self, name: &str, place: Place, watermark: u64, bytes: u64, connected: bool, now: u64) {
+    pub(crate) fn note(&self, name: &str, place: FeedPlace, watermark: u64, bytes: u64, connected: bool, now: u64) {
         let mut named = self.named.lock();
         if !named.contains_key(name) && named.len() == READERS_MAX {
             let oldest = named.values().min_by_key(|state| state.seen).map(|state| state.name.clone());
@@ -214,7 +214,7 @@ mod tests {
     #[test]
     fn a_reader_is_listed_with_its_lag_and_the_oldest_goes_when_there_are_too_many() {
         let readers = Readers::default();
-        let place = Place { incarnation: 1, position: 2, told: 0 };
+        let place = FeedPlace { incarnation: 1, position: 2, told: 0 };
         readers.note("a", place, 0, 10, true, 100);
         assert_eq!(readers.list(500)[0].lag, None);
         readers.note("a", place, 90, 10, true, 110);

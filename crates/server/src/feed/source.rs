@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use moneta_feed::{Begin, Compressor, LogSource, Mark, Pace, Request, horizon, text};
-use moneta_store::feed::{Feed, Place};
+use moneta_store::feed::{Feed, FeedPlace};
 use moneta_store::{Clock, Store, StoreError};
 
 use super::readers::{Readers, StreamPermit};
@@ -60,7 +60,7 @@ pub(super) struct Source {
 struct Part {
     chunk: Vec<u8>,
     /// Where to read on after it.
-    place: Place,
+    place: FeedPlace,
     watermark: u64,
     is_end: bool,
 }
@@ -196,7 +196,7 @@ impl Source {
     }
 
     /// Waits for a change, or until the reader is to be told that there is none.
-    fn wait(&self, place: Place, told: Option<Instant>) -> Result<(), Gone> {
+    fn wait(&self, place: FeedPlace, told: Option<Instant>) -> Result<(), Gone> {
         let feed = self.feed();
         loop {
             self.shared.pause(LOOK_EVERY)?;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use moneta_item::{ItemMeta, Version};
 
-use super::place::Place;
+use super::place::FeedPlace;
 use crate::versions::Floor;
 
 /// One change of a store, with all that its readers are told. Times are in milliseconds since the Unix epoch.
@@ -132,7 +132,7 @@ pub struct Batch {
     /// The changes.
     pub entries: Vec<Entry>,
     /// Where to read on.
-    pub next: Place,
+    pub next: FeedPlace,
     /// Everything that the feed was told until then is before [`Batch::next`], in milliseconds since the Unix epoch.
     pub watermark: u64,
     /// There was no more when it was read.
@@ -145,7 +145,7 @@ pub struct Entry {
     /// The change.
     pub recorded: Recorded,
     /// Where to read on after it.
-    pub next: Place,
+    pub next: FeedPlace,
 }
 
 /// How much of a change an engine has recorded.

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 /// A place in a feed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct FeedPlace {
     /// Of the feed: another where it begins anew.
     pub incarnation: u64,
     /// Grows with what is before it.
@@ -15,7 +15,7 @@ pub struct Place {
 }
 
 /// As the cursors of readers.
-impl fmt::Display for Place {
+impl fmt::Display for FeedPlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:x}-{}", self.incarnation, self.position)?;
         if self.told == 0 { Ok(()) } else { write!(f, "-{}", self.told) }
@@ -27,7 +27,7 @@ impl fmt::Display for Place {
 #[error("this is no cursor of a feed")]
 pub struct NoPlace;
 
-impl FromStr for Place {
+impl FromStr for FeedPlace {
     type Err = NoPlace;
 
     fn from_str(text: &str) -> Result<Self, NoPlace> {
@@ -46,13 +46,13 @@ mod tests {
     #[test]
     fn a_place_comes_back_from_its_text() {
         for place in [
-            Place { incarnation: u64::MAX, position: 0, told: 0 },
-            Place { incarnation: 7, position: u64::MAX, told: 12 },
+            FeedPlace { incarnation: u64::MAX, position: 0, told: 0 },
+            FeedPlace { incarnation: 7, position: u64::MAX, told: 12 },
         ] {
             assert_eq!(place.to_string().parse(), Ok(place));
         }
         for wrong in ["", "7", "7-", "x-1", "7-1-", "7-1-2-3", "7-1-x", "-7-1"] {
-            assert_eq!(wrong.parse::<Place>(), Err(NoPlace), "{wrong}");
+            assert_eq!(wrong.parse::<FeedPlace>(), Err(NoPlace), "{wrong}");
         }
     }
 }

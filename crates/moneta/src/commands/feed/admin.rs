@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use moneta_feed::{BadRequest, Begin, Line, Mark, Next, NodeSource, Place, Request, Source, SourceError, json};
+use moneta_feed::{BadRequest, Begin, FeedPlace, Line, Mark, Next, NodeSource, Request, Source, SourceError, json};
 use moneta_net::{Address, Endpoint, HttpClient};
 
 use super::print::words;
@@ -178,7 +178,7 @@ impl AdminSource {
     }
 
     /// Goes on at a listener of the node, if one can be read. Says so if none can.
-    fn go_on_at_listener(&mut self, from: Place, rate: u64) {
+    fn go_on_at_listener(&mut self, from: FeedPlace, rate: u64) {
         if self.listeners.is_empty() || self.retry_at.is_some_and(|at| Instant::now() < at) || !self.fits_a_line() {
             return;
         }
@@ -196,7 +196,7 @@ impl AdminSource {
         eprintln!("moneta feed: {} is read over HTTP, not at {why}", self.admin);
     }
 
-    fn open(&self, address: &Address, from: Place, rate: u64) -> Result<NodeSource, SourceError> {
+    fn open(&self, address: &Address, from: FeedPlace, rate: u64) -> Result<NodeSource, SourceError> {
         // By way of a network that translates ports another node may answer there.
         if feed_number(address, SILENCE)? != from.incarnation {
             return Err(SourceError::Refused("another node answers".to_owned()));
@@ -258,7 +258,7 @@ fn cut_short(error: &std::io::Error) -> SourceError {
     SourceError::Refused(format!("the answer is cut short: {error}"))
 }
 
-fn place_of(mark: &Mark) -> Result<Place, SourceError> {
+fn place_of(mark: &Mark) -> Result<FeedPlace, SourceError> {
     mark.cursor.parse().map_err(|wrong| SourceError::Refused(format!("{wrong}: {}", words(&mark.cursor))))
 }
 

@@ -8,7 +8,7 @@ use moneta_options::kinds::{Form, Kind};
 pub struct Devices;
 
 /// One directory of an engine with its size; may be left out.
-pub struct Place;
+pub struct DevicePlace;
 
 impl Kind for Devices {
     type Value = Vec<DeviceConfig>;
@@ -37,7 +37,7 @@ impl Kind for Devices {
     }
 }
 
-impl Kind for Place {
+impl Kind for DevicePlace {
     type Value = Option<DeviceConfig>;
 
     fn read(&self, text: &str) -> Option<Option<DeviceConfig>> {

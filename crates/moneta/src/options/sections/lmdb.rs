@@ -12,13 +12,13 @@ use moneta_options::report::Refusal;
 use moneta_options::section;
 use moneta_options::values::Values;
 
-use crate::options::kinds::device::Place;
+use crate::options::kinds::device::DevicePlace;
 
 section! {
     "LMDB tier";
 
     /// Keep all items in LMDB as well, in a directory, and how large its file may become.
-    LMDB: Place = Opt::new("lmdb", Place, || None).when(
+    LMDB: DevicePlace = Opt::new("lmdb", DevicePlace, || None).when(
         "When most requests are reads and the file fits into the page cache; docs/engines.md says more. Only in builds with \
          the feature `lmdb`.",
     );

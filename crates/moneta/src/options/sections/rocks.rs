@@ -13,13 +13,13 @@ use moneta_options::report::Refusal;
 use moneta_options::section;
 use moneta_options::values::Values;
 
-use crate::options::kinds::device::Place;
+use crate::options::kinds::device::DevicePlace;
 
 section! {
     "RocksDB tier";
 
     /// Keep all items in RocksDB as well, in a directory, and how much of the disk they may take.
-    ROCKS: Place = Opt::new("rocks", Place, || None).when(
+    ROCKS: DevicePlace = Opt::new("rocks", DevicePlace, || None).when(
         "To compare with what runs on RocksDB, or to move away from it. docs/engines.md says when which engine is the better \
          one. Only in builds with the feature `rocks`.",
     );
