@@ -85,7 +85,7 @@ pub struct Book {
 }
 
 /// What one request was, to know its reply by.
-enum Asked {
+enum AskedOfKey {
     Write { key: usize, state: usize },
     Read { key: usize, newest: usize },
 }
@@ -142,7 +142,7 @@ impl Book {
         Ok(())
     }
 
-    fn batch(&mut self) -> (Vec<u8>, Vec<Asked>) {
+    fn batch(&mut self) -> (Vec<u8>, Vec<AskedOfKey>) {
         let (mut bytes, mut asked) = (Vec::new(), Vec::new());
         for _ in 0..BATCH {
             let key = self.rng.usize(0..self.shape.keys);
@@ -151,7 +151,7 @@ impl Book {
                 0 => None,
                 1 | 2 => {
                     bytes.extend(read_request(&name));
-                    asked.push(Asked::Read { key, newest: self.keys[key].len() - 1 });
+                    asked.push(AskedOfKey::Read { key, newest: self.keys[key].len() - 1 });
                     continue;
                 }
                 _ => Some(self.next_version),
@@ -166,15 +166,15 @@ impl Book {
                     bytes.extend(b"\r\n");
                 }
             }
-            asked.push(Asked::Write { key, state: self.keys[key].len() });
+            asked.push(AskedOfKey::Write { key, state: self.keys[key].len() });
             self.keys[key].push(KeyState { version, seen: Seen::Sent });
         }
         (bytes, asked)
     }
 
-    fn reply(&mut self, client: &mut Client, asked: Asked) -> Result<()> {
+    fn reply(&mut self, client: &mut Client, asked: AskedOfKey) -> Result<()> {
         match asked {
-            Asked::Write { key, state } => match client.line()?.as_str() {
+            AskedOfKey::Write { key, state } => match client.line()?.as_str() {
                 "STORED" | "DELETED" | "NOT_FOUND" => {
                     self.keys[key][state].seen = Seen::Acknowledged(Instant::now());
                     self.tally.acknowledged += 1;
@@ -182,7 +182,7 @@ impl Book {
                 refusal => self.refused("a write", refusal),
             },
             // Replies come in order: what was sent before and not acknowledged by now was refused, and may be there or not.
-            Asked::Read { key, newest } => match read_answer(client)? {
+            AskedOfKey::Read { key, newest } => match read_answer(client)? {
                 Answer::Found(found) => {
                     let oldest = self.oldest(key, newest, |seen| *seen != Seen::Sent);
                     assert!(self.find(key, oldest, newest, &found).is_some(), "{}", self.wrong(key, oldest, &found));

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use common::peer::{Asked, Peer, Visit};
+use common::peer::{AskedRequest, Peer, Visit};
 use common::{SEED, finish, wait_until};
 use moneta_client::wire::Protocol;
 use moneta_net::Address;
@@ -242,7 +242,7 @@ fn closing_peer(after: usize) -> (Peer, Kept, Arc<AtomicBool>) {
         let answered = if visit.number == 0 { after } else { usize::MAX };
         for _ in 0..answered {
             let Some(asked) = visit.next() else { return };
-            let Asked { command, key, value, .. } = &asked;
+            let AskedRequest { command, key, value, .. } = &asked;
             let reply = match command.as_str() {
                 "ms" => {
                     theirs.lock().expect("no thread panicked").entry(key.clone()).or_default().push(value.clone());
@@ -301,7 +301,7 @@ fn over_the_limit_of_requests_in_flight_one_more_fails_at_once() {
     let theirs = Arc::clone(&may_answer);
     let peer = Peer::play(Some(Protocol::Meta), move |mut visit| {
         // Answers nothing before those that are too many have failed.
-        let asked: Vec<Asked> = std::iter::from_fn(|| visit.next()).take(10).collect();
+        let asked: Vec<AskedRequest> = std::iter::from_fn(|| visit.next()).take(10).collect();
         wait_until("it may answer", || theirs.load(Ordering::SeqCst));
         asked.iter().for_each(|asked| _ = visit.say(&asked.hit(b"here")));
         while let Some(asked) = visit.next() {

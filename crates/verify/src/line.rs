@@ -27,7 +27,7 @@ pub(crate) struct Line {
 
 /// A question: the node it is for, and that it is on its way or why the node's protocol has no form for it.
 #[derive(Debug)]
-pub(crate) struct Asked {
+pub(crate) struct AskedNode {
     node: usize,
     put: Result<(), String>,
 }
@@ -89,14 +89,14 @@ impl Line {
     }
 
     /// Adds a request to what is to be sent to the node that has its key.
-    pub(crate) fn put(&mut self, request: &Request<'_>) -> Result<Asked, DialogueError> {
+    pub(crate) fn put(&mut self, request: &Request<'_>) -> Result<AskedNode, DialogueError> {
         let node = self.place.node_of(request.key);
         let put = match self.dialogue(node)?.ask(request) {
             Ok(()) => Ok(()),
             Err(DialogueError::Unsupported(why)) => Err(why.to_string()),
             Err(error) => return Err(error),
         };
-        Ok(Asked { node, put })
+        Ok(AskedNode { node, put })
     }
 
     /// Sends what was put.
@@ -111,7 +111,7 @@ impl Line {
     }
 
     /// Asks for each of the keys, with its value or only for what is known of it; sends all.
-    pub(crate) fn peek(&mut self, keys: &[impl AsRef<[u8]>], value: bool) -> Result<Vec<Asked>, DialogueError> {
+    pub(crate) fn peek(&mut self, keys: &[impl AsRef<[u8]>], value: bool) -> Result<Vec<AskedNode>, DialogueError> {
         let mut asked = Vec::with_capacity(keys.len());
         for key in keys {
             asked.push(self.put(&Request { verb: Verb::Peek { value }, key: key.as_ref(), value: &[] })?);
@@ -121,7 +121,7 @@ impl Line {
     }
 
     /// What the server says to a question; those of one node are answered in their order.
-    pub(crate) fn answer(&mut self, asked: &Asked) -> Result<Result<Answer<'static>, String>, DialogueError> {
+    pub(crate) fn answer(&mut self, asked: &AskedNode) -> Result<Result<Answer<'static>, String>, DialogueError> {
         if let Err(why) = &asked.put {
             return Ok(Err(why.clone()));
         }
@@ -133,7 +133,7 @@ impl Line {
     }
 
     /// What the server says to a question of [`Line::peek`], in their order.
-    pub(crate) fn sight(&mut self, asked: &Asked) -> Result<Sight, DialogueError> {
+    pub(crate) fn sight(&mut self, asked: &AskedNode) -> Result<Sight, DialogueError> {
         Ok(match self.answer(asked)? {
             Ok(Answer::Hit(seen)) => Sight::Item(seen),
             Ok(Answer::Miss) => Sight::Nothing,

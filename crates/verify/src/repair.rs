@@ -15,7 +15,7 @@ use moneta_store::{Newer, Version};
 use crate::comparison::Sight;
 use crate::config::Repair;
 use crate::error::Side;
-use crate::line::{Asked, Line, words};
+use crate::line::{AskedNode, Line, words};
 use crate::suspects::{Added, Suspect};
 
 const NO_CAS: &str = "the target gives its items no CAS values, so nothing could be written safely";
@@ -239,7 +239,8 @@ pub(crate) fn write(target: &mut Line, server_ahead: i64, fixes: &[Fix]) -> Vec<
 }
 
 fn try_write(target: &mut Line, server_ahead: i64, fixes: &[Fix], done: &mut Vec<Fixed>) -> Result<(), DialogueError> {
-    let asked: Vec<Asked> = fixes.iter().map(|fix| target.put(&fix.request(server_ahead))).collect::<Result<_, _>>()?;
+    let asked: Vec<AskedNode> =
+        fixes.iter().map(|fix| target.put(&fix.request(server_ahead))).collect::<Result<_, _>>()?;
     target.flush()?;
     for (asked, fix) in asked.iter().zip(fixes) {
         let by_version = fix.by_version.is_some();

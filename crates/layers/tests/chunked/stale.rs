@@ -59,7 +59,7 @@ enum Outcome {
 }
 
 /// A request under way.
-struct Asked {
+struct AskedPiece {
     key: usize,
     /// The floor when a read began, the number of a write.
     number: u64,
@@ -71,7 +71,7 @@ struct Campaign {
     clients: [Client; 2],
     server: Layer<Faulty>,
     known: [Known; KEYS],
-    asked: Vec<Asked>,
+    asked: Vec<AskedPiece>,
 }
 
 /// The value of a write: in one entry or in pieces, and every byte of it known from its number.
@@ -141,7 +141,7 @@ impl Campaign {
             }
             kind => {
                 let touch = (kind == 9).then_some(Exptime(1000));
-                self.asked.push(Asked {
+                self.asked.push(AskedPiece {
                     key,
                     number: known.floor,
                     is_write: false,
@@ -155,7 +155,7 @@ impl Campaign {
             Step::Done(outcome) => Box::pin(std::future::ready(outcome)),
             Step::Wait(pending) => pending,
         };
-        self.asked.push(Asked { key, number: known.last, is_write: true, future });
+        self.asked.push(AskedPiece { key, number: known.last, is_write: true, future });
     }
 
     fn poll(&mut self, number: usize) -> Verdict {

@@ -9,7 +9,7 @@ use moneta_testkit::doubles::{Layer, UnderPolicy};
 use moneta_testkit::model::ModelStore;
 
 use crate::policies::finish;
-use crate::scripted::{Asked, START, VALUE_MAX, get_on, key};
+use crate::scripted::{AskedTier, START, VALUE_MAX, get_on, key};
 use crate::slow::Slow;
 
 const THREADS: usize = 4;
@@ -42,7 +42,7 @@ fn hammer(handles: &[Handle; 2]) -> Result<Vec<u64>, String> {
         let (mut answers, mut known) = (Vec::new(), 0);
         for round in 0..INCREMENTS {
             let handle = &handles[(number + round) % 2];
-            match finish(Asked::new(handle.arithmetic(&key("k"), &request))) {
+            match finish(AskedTier::new(handle.arithmetic(&key("k"), &request))) {
                 Number::Value { number, .. } if number > known => known = number,
                 other => return Err(format!("{other:?} after {known}")),
             }

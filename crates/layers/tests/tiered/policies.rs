@@ -11,7 +11,7 @@ use moneta_testkit::doubles::UnderPolicy;
 use moneta_testkit::model::ModelStore;
 
 use crate::leaky::Leaky;
-use crate::scripted::{Asked, Pair, START, VALUE_MAX, get_on, key, set_on};
+use crate::scripted::{AskedTier, Pair, START, VALUE_MAX, get_on, key, set_on};
 use crate::slow::Slow;
 
 #[test]
@@ -203,7 +203,7 @@ fn a_budget_leaves_no_moment_in_which_a_key_is_in_neither_tier() {
 }
 
 /// Polls until it is done; among threads, the others get their turn.
-pub fn finish<T>(mut asked: Asked<T>) -> T {
+pub fn finish<T>(mut asked: AskedTier<T>) -> T {
     loop {
         match asked.poll() {
             Some(outcome) => return outcome.expect("nothing fails"),

@@ -197,9 +197,9 @@ pub struct Pair {
 }
 
 /// A request that may wait.
-pub struct Asked<T>(Option<Step<T>>);
+pub struct AskedTier<T>(Option<Step<T>>);
 
-impl<T> Asked<T> {
+impl<T> AskedTier<T> {
     pub fn new(step: Step<T>) -> Self {
         Self(Some(step))
     }
@@ -260,29 +260,29 @@ impl Pair {
         Self { clock, upper, lower, store }
     }
 
-    pub fn set(&self, name: &str, value: &str) -> Asked<Written> {
+    pub fn set(&self, name: &str, value: &str) -> AskedTier<Written> {
         set_on(&self.store, name, value)
     }
 
-    pub fn append(&self, name: &str, value: &str) -> Asked<Written> {
+    pub fn append(&self, name: &str, value: &str) -> AskedTier<Written> {
         let request = Write { mode: WriteMode::Append, ..Write::default() };
-        Asked(Some(self.store.set(&key(name), value.as_bytes(), &request)))
+        AskedTier(Some(self.store.set(&key(name), value.as_bytes(), &request)))
     }
 
-    pub fn delete(&self, name: &str) -> Asked<Deleted> {
-        Asked(Some(self.store.delete(&key(name), &Delete::default())))
+    pub fn delete(&self, name: &str) -> AskedTier<Deleted> {
+        AskedTier(Some(self.store.delete(&key(name), &Delete::default())))
     }
 
-    pub fn flush(&self, delay: i64) -> Asked<()> {
-        Asked(Some(Calls::flush(&self.store, Exptime(delay))))
+    pub fn flush(&self, delay: i64) -> AskedTier<()> {
+        AskedTier(Some(Calls::flush(&self.store, Exptime(delay))))
     }
 
     /// Reads; the value comes as the outcome, however it came.
-    pub fn get(&self, name: &str) -> Asked<Option<String>> {
+    pub fn get(&self, name: &str) -> AskedTier<Option<String>> {
         get_on(&self.store, name, &Retrieve::default())
     }
 
-    pub fn retrieve(&self, name: &str, request: &Retrieve) -> Asked<Option<String>> {
+    pub fn retrieve(&self, name: &str, request: &Retrieve) -> AskedTier<Option<String>> {
         get_on(&self.store, name, request)
     }
 
@@ -302,15 +302,15 @@ impl Pair {
     }
 }
 
-pub fn set_on(store: &impl Store, name: &str, value: &str) -> Asked<Written> {
-    Asked(Some(store.set(&key(name), value.as_bytes(), &Write::default())))
+pub fn set_on(store: &impl Store, name: &str, value: &str) -> AskedTier<Written> {
+    AskedTier(Some(store.set(&key(name), value.as_bytes(), &Write::default())))
 }
 
-pub fn get_on(store: &impl Store, name: &str, request: &Retrieve) -> Asked<Option<String>> {
+pub fn get_on(store: &impl Store, name: &str, request: &Retrieve) -> AskedTier<Option<String>> {
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
     let mut seen = None;
     let step = store.get(&key(name), request, &mut |item: &ItemRef<'_>| seen = Some(text(item.value.to_vec())));
-    Asked(Some(match step {
+    AskedTier(Some(match step {
         Step::Done(Ok(Lookup::Visited)) => Step::done(seen),
         Step::Done(Ok(Lookup::Found(item))) => Step::done(Some(text(item.value.into_vec()))),
         Step::Done(Ok(Lookup::Miss { .. })) => Step::done(None),

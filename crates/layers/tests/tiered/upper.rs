@@ -9,7 +9,7 @@ use moneta_store::{Calls, Clock, Cursor, Deleted, ErrorKind, Step, Walked, Walki
 use moneta_testkit::doubles::Layer;
 use moneta_testkit::model::ModelStore;
 
-use crate::scripted::{Asked, Mode, START, Scripted, VALUE_MAX, get_on, key, set_on};
+use crate::scripted::{AskedTier, Mode, START, Scripted, VALUE_MAX, get_on, key, set_on};
 
 struct Pair {
     upper: Layer<Scripted>,
@@ -27,16 +27,16 @@ fn pair() -> Pair {
 }
 
 impl Pair {
-    fn get(&self, name: &str) -> Asked<Option<String>> {
+    fn get(&self, name: &str) -> AskedTier<Option<String>> {
         get_on(&self.store, name, &Retrieve::default())
     }
 
-    fn set(&self, name: &str, value: &str) -> Asked<Written> {
+    fn set(&self, name: &str, value: &str) -> AskedTier<Written> {
         set_on(&self.store, name, value)
     }
 
-    fn delete(&self, name: &str) -> Asked<Deleted> {
-        Asked::new(self.store.delete(&key(name), &Default::default()))
+    fn delete(&self, name: &str) -> AskedTier<Deleted> {
+        AskedTier::new(self.store.delete(&key(name), &Default::default()))
     }
 
     fn above(&self, name: &str) -> Option<String> {
@@ -103,7 +103,7 @@ fn every_answer_waits_for_the_tier_it_comes_from_and_a_write_for_both() {
     assert_eq!(pair.above("k").as_deref(), Some("2"));
     pair.upper.set_mode(Mode::Parked);
     let (reader, deleter) = (pair.get("k").waits(), pair.delete("k").waits());
-    let flusher = Asked::new(pair.store.flush(Exptime(0))).waits();
+    let flusher = AskedTier::new(pair.store.flush(Exptime(0))).waits();
     pair.upper.set_mode(Mode::Open);
     assert_eq!(reader.done().as_deref(), Some("2"));
     assert_eq!(deleter.done(), Deleted::Deleted);
@@ -174,7 +174,7 @@ fn a_walk_does_without_an_upper_tier_that_fails_and_not_without_the_lower_one() 
                 Walking::More => {}
                 Walking::End => return Ok(shown),
                 Walking::Wait(pending) => {
-                    if let Some(Err(error)) = Asked::new(Step::Wait(pending)).poll() {
+                    if let Some(Err(error)) = AskedTier::new(Step::Wait(pending)).poll() {
                         return Err(error.kind());
                     }
                 }

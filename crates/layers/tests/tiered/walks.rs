@@ -12,7 +12,7 @@ use moneta_store::{Calls, Clock, Cursor, ErrorKind, Store, StoreError, Walked, W
 use moneta_testkit::model::ModelStore;
 
 use crate::policies::finish;
-use crate::scripted::{Asked, Mode, Pair, START, VALUE_MAX, key, set_on};
+use crate::scripted::{AskedTier, Mode, Pair, START, VALUE_MAX, key, set_on};
 use crate::slow::Slow;
 
 const DAY: u32 = 24 * 60 * 60;
@@ -34,7 +34,7 @@ impl Steps {
             Walking::More => Ok(true),
             Walking::End => Ok(false),
             Walking::Wait(pending) => {
-                let mut waited = Asked::new(moneta_store::Step::Wait(pending));
+                let mut waited = AskedTier::new(moneta_store::Step::Wait(pending));
                 loop {
                     match waited.poll() {
                         Some(ended) => break ended.map(|()| true),
@@ -108,7 +108,7 @@ impl Steps {
             Walking::More => true,
             Walking::End => false,
             Walking::Wait(pending) => {
-                let waited = Asked::new(moneta_store::Step::Wait(pending)).waits();
+                let waited = AskedTier::new(moneta_store::Step::Wait(pending)).waits();
                 pair.lower.set_mode(Mode::Open);
                 waited.done();
                 true
@@ -159,7 +159,7 @@ fn a_walk_waits_for_a_change_that_began_before_it() {
     let Walking::Wait(pending) = pair.store.walk(&mut walk.cursor, &mut |_: &Walked<'_>| ()) else {
         panic!("the walk begins before the change has ended")
     };
-    let waited = Asked::new(moneta_store::Step::Wait(pending)).waits();
+    let waited = AskedTier::new(moneta_store::Step::Wait(pending)).waits();
     pair.lower.set_mode(Mode::Open);
     assert!(change.poll().is_some());
     drop(change);

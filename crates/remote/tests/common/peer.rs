@@ -28,7 +28,7 @@ pub struct Visit {
 
 /// A request as a peer sees it.
 #[derive(Debug)]
-pub struct Asked {
+pub struct AskedRequest {
     pub command: String,
     pub key: String,
     /// With its letter, as it goes back; empty without one.
@@ -104,7 +104,7 @@ impl Visit {
     }
 
     /// The next request; `None` when there are no more.
-    pub fn next(&mut self) -> Option<Asked> {
+    pub fn next(&mut self) -> Option<AskedRequest> {
         let line = self.line()?;
         let words: Vec<&str> = line.split_ascii_whitespace().collect();
         let command = (*words.first()?).to_owned();
@@ -121,11 +121,11 @@ impl Visit {
             value.truncate(value.len() - 2);
         }
         let key = words.get(1).unwrap_or(&"");
-        Some(Asked { command, key: (*key).to_owned(), opaque: (*opaque).to_owned(), value })
+        Some(AskedRequest { command, key: (*key).to_owned(), opaque: (*opaque).to_owned(), value })
     }
 }
 
-impl Asked {
+impl AskedRequest {
     /// The reply to a read with this value.
     pub fn hit(&self, value: &[u8]) -> Vec<u8> {
         if self.command == "gets" {

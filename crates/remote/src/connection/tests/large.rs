@@ -21,11 +21,11 @@ use crate::worker_client::WorkerClient;
 const SIZE: usize = 100_000;
 
 /// A read that a server was asked for: on which of its connections, of which key, and how the reply has to end.
-type Asked = (usize, String, String);
+type AskedLine = (usize, String, String);
 
 /// A server whose replies to reads the test gives.
 struct Server {
-    asked: Receiver<Asked>,
+    asked: Receiver<AskedLine>,
     /// What is sent on each connection: what the sockets do not take waits for the client.
     replies: Arc<Mutex<Vec<Sender<Vec<u8>>>>>,
 }
@@ -50,7 +50,7 @@ impl Server {
     }
 
     /// Answers a read with a value of so many bytes.
-    fn hit(&self, (connection, _, ends): &Asked, size: usize) {
+    fn hit(&self, (connection, _, ends): &AskedLine, size: usize) {
         let mut reply = format!("VA {size} {ends}\r\n").into_bytes();
         reply.resize(reply.len() + size, b'x');
         reply.extend_from_slice(b"\r\n");
@@ -59,7 +59,7 @@ impl Server {
     }
 }
 
-fn serve(stream: TcpStream, number: usize, says: &Sender<Vec<u8>>, asks: &Sender<Asked>) -> std::io::Result<()> {
+fn serve(stream: TcpStream, number: usize, says: &Sender<Vec<u8>>, asks: &Sender<AskedLine>) -> std::io::Result<()> {
     let say = |text: &str| _ = says.send(text.into());
     for line in BufReader::new(stream).lines() {
         let line = line?;
@@ -103,7 +103,7 @@ impl World {
     }
 
     /// What the server is asked next.
-    fn asked(&self) -> Asked {
+    fn asked(&self) -> AskedLine {
         let mut asked = None;
         turn_until("the server is asked", &self.client, || {
             asked = self.server.asked.try_recv().ok();
@@ -189,7 +189,7 @@ fn a_connection_on_which_much_comes_gets_a_successor_where_its_reads_are_asked_a
     let keys: Vec<Key<'_>> = names.iter().map(|name| Key { bytes: name.as_bytes(), hash: hash(name) }).collect();
     let slot = world.client.begin_together(Verb::Peek { value: true }, &keys);
     let alone = world.begin("alone");
-    let asked: Vec<Asked> = (0..=COUNT).map(|_| world.asked()).collect();
+    let asked: Vec<AskedLine> = (0..=COUNT).map(|_| world.asked()).collect();
     assert!(asked.iter().all(|asked| asked.0 == 0), "nothing is known of them");
     asked[..COUNT / 2].iter().for_each(|asked| world.server.hit(asked, SIZE));
     let displaced = world.end(&alone).expect_err("its reader asks anew");
