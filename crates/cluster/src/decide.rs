@@ -24,7 +24,7 @@ use crate::fate::Fate;
 use crate::node::is_unwell;
 use crate::own::{Own, dead};
 use crate::spread::Spread;
-use crate::writes::{Answer, Sent, Told, too_few};
+use crate::writes::{Answer, Sent, WriteTold, too_few};
 
 /// Rounds until a change gives up because others change the key all the time.
 const ROUNDS: usize = 16;
@@ -437,8 +437,8 @@ impl Call {
         }
         let version = next();
         match self.send(key, Sent::Bury(version)).await? {
-            Told::Taken { .. } | Told::Superseded(_) => Ok(Round::Ended(Deleted::Deleted.into())),
-            Told::Refused(_) => unreachable!("a delete is not refused"),
+            WriteTold::Taken { .. } | WriteTold::Superseded(_) => Ok(Round::Ended(Deleted::Deleted.into())),
+            WriteTold::Refused(_) => unreachable!("a delete is not refused"),
         }
     }
 }

@@ -50,7 +50,7 @@ impl Sent<'_> {
 }
 
 /// How a write to all copies went.
-pub(crate) enum Told {
+pub(crate) enum WriteTold {
     /// As many copies took it as were wanted; whether one had the key, and the CAS value of a near copy that keeps no versions.
     Taken { had: bool, cas: Option<u64> },
     /// Too few copies took it, and others hold something newer.
@@ -118,7 +118,7 @@ pub(crate) fn too_few(took: usize, copies: usize, why: Option<StoreError>) -> St
 impl Call {
     /// Sends a write to all copies and waits for as many answers as the app wants, and for the near copies. What a node did not
     /// take becomes a hint.
-    pub(crate) async fn send(&self, key: &OwnedKey, sent: Sent<'_>) -> Result<Told, StoreError> {
+    pub(crate) async fn send(&self, key: &OwnedKey, sent: Sent<'_>) -> Result<WriteTold, StoreError> {
         let layout = self.layout();
         let mut spread = Spread::default();
         let now = self.shared.clock.millis();
@@ -160,16 +160,16 @@ impl Call {
                 }
             };
             match place {
-                WritePlace::Taken if !near_is_open && is_answer => break Ok(Told::Taken { had, cas }),
+                WritePlace::Taken if !near_is_open && is_answer => break Ok(WriteTold::Taken { had, cas }),
                 WritePlace::Superseded { node, by, home } => {
-                    break Ok(Told::Superseded(Newer { node, by, had, home }));
+                    break Ok(WriteTold::Superseded(Newer { node, by, had, home }));
                 }
                 _ => {}
             }
             let Some((node, ended)) = spread.next().await else {
                 break match refused {
-                    _ if place == WritePlace::Taken => Ok(Told::Taken { had, cas }),
-                    Some(refused) if refusals > copies - wanted_of(0).min(copies) => Ok(Told::Refused(refused)),
+                    _ if place == WritePlace::Taken => Ok(WriteTold::Taken { had, cas }),
+                    Some(refused) if refusals > copies - wanted_of(0).min(copies) => Ok(WriteTold::Refused(refused)),
                     _ => Err(too_few(took, copies, why)),
                 };
             };
@@ -209,7 +209,7 @@ impl Call {
         }
         if spread.left() == 0 {
             fate.end();
-        } else if !matches!(told, Ok(Told::Superseded(_))) {
+        } else if !matches!(told, Ok(WriteTold::Superseded(_))) {
             self.watch_rest(spread, key, missed, fate).await;
         }
         told
@@ -264,9 +264,9 @@ impl Call {
                 ItemRef { meta, value: Value::whole(&value) }
             };
             match self.send(&key, Sent::Put(&item(version), clock.millis(), None)).await? {
-                Told::Taken { cas, .. } => return Ok(Written::Stored { cas: cas.unwrap_or(version.0) }),
-                Told::Refused(written) => return Ok(written),
-                Told::Superseded(newer) => {
+                WriteTold::Taken { cas, .. } => return Ok(Written::Stored { cas: cas.unwrap_or(version.0) }),
+                WriteTold::Refused(written) => return Ok(written),
+                WriteTold::Superseded(newer) => {
                     let next = Box::pin(self.next_above(&newer, &key, version, stamp)).await;
                     let next_item = item(next);
                     if Box::pin(self.has_taken_effect(&newer, &key, version, &next_item)).await? {
@@ -286,10 +286,10 @@ impl Call {
         let mut version = self.shared.stamps.next(&self.shared.clock, key.key().hash);
         for stamp in 0..STAMPS {
             match self.send(&key, Sent::Bury(version)).await? {
-                Told::Taken { had, .. } if had || had_before => return Ok(Deleted::Deleted),
-                Told::Taken { .. } => return Ok(Deleted::NotFound),
-                Told::Refused(_) => unreachable!("a delete is not refused"),
-                Told::Superseded(newer) => {
+                WriteTold::Taken { had, .. } if had || had_before => return Ok(Deleted::Deleted),
+                WriteTold::Taken { .. } => return Ok(Deleted::NotFound),
+                WriteTold::Refused(_) => unreachable!("a delete is not refused"),
+                WriteTold::Superseded(newer) => {
                     had_before |= newer.had;
                     let next = Box::pin(self.next_above(&newer, &key, version, stamp)).await;
                     let dead = dead(next);
@@ -318,9 +318,9 @@ impl Call {
         let told = self.send(&key, Sent::Put(&item, as_of, base)).await?;
         self.shared.stamps.note(key.key().hash, meta.version(), self.shared.clock.millis());
         Ok(match told {
-            Told::Taken { .. } => Written::Stored { cas: meta.cas },
-            Told::Superseded(newer) => Written::Superseded { by: newer.by },
-            Told::Refused(written) => written,
+            WriteTold::Taken { .. } => Written::Stored { cas: meta.cas },
+            WriteTold::Superseded(newer) => Written::Superseded { by: newer.by },
+            WriteTold::Refused(written) => written,
         })
     }
 
@@ -330,10 +330,10 @@ impl Call {
         let told = self.send(&key, Sent::Bury(version)).await?;
         self.shared.stamps.note(key.key().hash, version, self.shared.clock.millis());
         Ok(match told {
-            Told::Taken { had: true, .. } => Deleted::Deleted,
-            Told::Taken { had: false, .. } => Deleted::NotFound,
-            Told::Superseded(newer) => Deleted::Superseded { by: newer.by },
-            Told::Refused(_) => unreachable!("a delete is not refused"),
+            WriteTold::Taken { had: true, .. } => Deleted::Deleted,
+            WriteTold::Taken { had: false, .. } => Deleted::NotFound,
+            WriteTold::Superseded(newer) => Deleted::Superseded { by: newer.by },
+            WriteTold::Refused(_) => unreachable!("a delete is not refused"),
         })
     }
 

@@ -10,7 +10,7 @@ use moneta_store::request::Retrieve;
 use moneta_store::{Item, ItemRef, Key, Lookup, OwnedKey, PendingReads, Reads, StoreError, Value, Visit};
 
 use crate::caller::Caller;
-use crate::connection::{Told, wins};
+use crate::connection::{ReadTold, wins};
 use crate::exchange::Exchange;
 use crate::reads::give_back;
 use crate::worker_client::WorkerClient;
@@ -54,10 +54,10 @@ impl Reads for Several {
         let mut won = None;
         let told = ready!(this.client.poll_together(this.slot, this.next, context, |key, told| {
             let (seen, value) = match told {
-                Told::Item(seen, value) => (seen, value),
-                Told::Ended(Ok(Answer::Miss)) => return Ok(Lookup::Miss { expired: false }),
-                Told::Ended(Ok(other)) => return Err(this.remote.unexpected(other)),
-                Told::Ended(Err(error)) => return Err(error),
+                ReadTold::Item(seen, value) => (seen, value),
+                ReadTold::Ended(Ok(Answer::Miss)) => return Ok(Lookup::Miss { expired: false }),
+                ReadTold::Ended(Ok(other)) => return Err(this.remote.unexpected(other)),
+                ReadTold::Ended(Err(error)) => return Err(error),
             };
             let item = ItemRef { meta: seen.meta(this.remote.now()), value: Value::whole(value) };
             if wins(seen) {

@@ -16,7 +16,7 @@ use moneta_store::{ErrorKind, Key, Reactor, StoreError};
 use rustix::event::epoll::{self, CreateFlags};
 use rustix::io::Errno;
 
-use crate::connection::{Claim, Link, NO_MEMORY, Outcome, Replies, Target, Told, Turn, Won, giving_back};
+use crate::connection::{Claim, Link, NO_MEMORY, Outcome, ReadTold, Replies, Target, Turn, Won, giving_back};
 use crate::failure::Failure;
 use crate::large::LARGE;
 use crate::running::RunningClock;
@@ -128,7 +128,7 @@ impl WorkerClient {
         slot: usize,
         index: usize,
         context: &Context<'_>,
-        show: impl FnOnce(Key<'_>, Told<'_>) -> T,
+        show: impl FnOnce(Key<'_>, ReadTold<'_>) -> T,
     ) -> Poll<T> {
         self.state.borrow_mut().replies.poll_together(slot, index, context).map(|(key, told)| show(key, told))
     }

@@ -20,12 +20,12 @@ use moneta_store::{
 use moneta_testkit::suite::{self, SuiteConfig};
 
 /// A remote store that tells the suite what the server keeps to itself: the next version, and the flushes it knows.
-struct Told {
+struct ReadTold {
     remote: Remote,
     server: Arc<dyn Store>,
 }
 
-impl Store for Told {
+impl Store for ReadTold {
     fn call(&self, cx: &Cx, key: &Key<'_>, op: Op<'_>, out: &mut dyn Visit) -> Step {
         match op {
             Op::NextCas => self.server.call(cx, key, op, out),
@@ -46,7 +46,7 @@ impl Store for Told {
     }
 }
 
-impl Component for Told {
+impl Component for ReadTold {
     fn parts(&self) -> Parts<'_> {
         Parts {
             below: vec![&self.remote],
@@ -71,13 +71,13 @@ impl Component for Told {
     fn close(&self) {}
 }
 
-impl Walk for Told {
+impl Walk for ReadTold {
     fn walk(&self, cx: &Cx, cursor: &mut Cursor, show: &mut dyn FnMut(&Walked<'_>)) -> Walking {
         Walk::walk(&self.remote, cx, cursor, show)
     }
 }
 
-impl Flush for Told {
+impl Flush for ReadTold {
     fn flush(&self, cx: &Cx, delay: Exptime) -> Step<()> {
         Flush::flush(&self.remote, cx, delay)
     }
@@ -103,10 +103,10 @@ impl Flush for Told {
     }
 }
 
-fn told(servers: &Servers, store: Arc<dyn Store>, config: SuiteConfig, clock: Arc<Clock>) -> Told {
+fn told(servers: &Servers, store: Arc<dyn Store>, config: SuiteConfig, clock: Arc<Clock>) -> ReadTold {
     let path = servers.serve(Arc::clone(&store), config, Arc::clone(&clock));
     let config = RemoteConfig { item_max: config.value_max, ..self::config(&path) };
-    Told { remote: Remote::new(config, clock).expect("the configuration makes sense"), server: store }
+    ReadTold { remote: Remote::new(config, clock).expect("the configuration makes sense"), server: store }
 }
 
 #[test]

@@ -18,7 +18,7 @@ use crate::auth::AuthMode;
 use crate::prefixes::Shown;
 use crate::session::Worker;
 
-pub use general::{Statistic, Told, general};
+pub use general::{Statistic, StatisticValue, general};
 use lister::Lister;
 use listing::Group;
 pub use listing::Listing;

@@ -21,4 +21,4 @@ pub(crate) use entry::{Entry, OwnedRequest, Target};
 pub(crate) use link::{Link, NO_MEMORY, Turn};
 pub(crate) use outcome::{Claim, Outcome, Won, giving_back, wins};
 pub(crate) use replies::Replies;
-pub(crate) use together::Told;
+pub(crate) use together::ReadTold;

@@ -9,7 +9,7 @@ use slab::Slab;
 
 use super::entry::{Entry, Target};
 use super::outcome::{Claim, Outcome, Won};
-use super::together::{Together, Told};
+use super::together::{ReadTold, Together};
 use crate::counters::{Counters, Tally, Times};
 use crate::failure::Failure;
 
@@ -164,7 +164,7 @@ impl Replies {
         slot: usize,
         index: usize,
         context: &Context<'_>,
-    ) -> Poll<(Key<'_>, Told<'_>)> {
+    ) -> Poll<(Key<'_>, ReadTold<'_>)> {
         let together = &mut self.together[slot];
         self.held -= together.free_told();
         together.poll(index, context)

@@ -51,7 +51,7 @@ enum ReadState {
 }
 
 /// What is told of a read.
-pub(crate) enum Told<'a> {
+pub(crate) enum ReadTold<'a> {
     /// An item, and its value.
     Item(&'a Seen<'static>, &'a [u8]),
     /// It ended in another way.
@@ -113,14 +113,14 @@ impl Together {
 
     /// Looks for the answer at `index`, which is told once.
     #[inline]
-    pub(super) fn poll(&mut self, index: usize, context: &Context<'_>) -> Poll<(Key<'_>, Told<'_>)> {
+    pub(super) fn poll(&mut self, index: usize, context: &Context<'_>) -> Poll<(Key<'_>, ReadTold<'_>)> {
         let told = match &mut self.answers[index] {
-            ReadState::Item(seen, at) => Told::Item(seen, &self.values[at.clone()]),
+            ReadState::Item(seen, at) => ReadTold::Item(seen, &self.values[at.clone()]),
             ReadState::Long(seen) => {
                 self.told = Some(index);
-                Told::Item(seen, &seen.value)
+                ReadTold::Item(seen, &seen.value)
             }
-            ReadState::Ended(ended) => Told::Ended(ended.take().expect("an answer is told once")),
+            ReadState::Ended(ended) => ReadTold::Ended(ended.take().expect("an answer is told once")),
             ReadState::Awaited => {
                 match &mut self.waiter {
                     Some((waits_for, waker)) => {

@@ -14,7 +14,7 @@ use moneta_process::phases::Phase;
 use serde_json::json;
 
 use super::desk::Desk;
-use crate::stats::Told;
+use crate::stats::StatisticValue;
 
 /// Time limit of the store's statistics: less than the ten seconds that Prometheus waits for a scrape.
 const NUMBERS_WITHIN: Duration = Duration::from_secs(8);
@@ -116,11 +116,11 @@ pub(super) async fn proxy(State(desk): State<Arc<Desk>>) -> Response {
 const NO_ANSWER: &str = "the store does not answer";
 
 /// Numbers as JSON numbers, so that tools can calculate with them.
-impl From<Told> for serde_json::Value {
-    fn from(told: Told) -> Self {
+impl From<StatisticValue> for serde_json::Value {
+    fn from(told: StatisticValue) -> Self {
         match told {
-            Told::Number(number) => number.into(),
-            Told::Text(text) => text.into(),
+            StatisticValue::Number(number) => number.into(),
+            StatisticValue::Text(text) => text.into(),
         }
     }
 }

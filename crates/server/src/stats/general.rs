@@ -11,18 +11,18 @@ use crate::session::Worker;
 use crate::version::{MONETA_VERSION, VERSION};
 
 /// A key and its value.
-pub type Statistic = (Cow<'static, str>, Told);
+pub type Statistic = (Cow<'static, str>, StatisticValue);
 
 /// The value of a key of `stats`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Told {
+pub enum StatisticValue {
     /// A whole number.
     Number(u64),
     /// Anything else, fractions among it.
     Text(String),
 }
 
-impl fmt::Display for Told {
+impl fmt::Display for StatisticValue {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Number(number) => number.fmt(formatter),
@@ -31,25 +31,25 @@ impl fmt::Display for Told {
     }
 }
 
-impl From<u64> for Told {
+impl From<u64> for StatisticValue {
     fn from(number: u64) -> Self {
         Self::Number(number)
     }
 }
 
-impl From<u32> for Told {
+impl From<u32> for StatisticValue {
     fn from(number: u32) -> Self {
         Self::Number(number.into())
     }
 }
 
-impl From<&str> for Told {
+impl From<&str> for StatisticValue {
     fn from(text: &str) -> Self {
         Self::Text(text.to_owned())
     }
 }
 
-impl From<&Value> for Told {
+impl From<&Value> for StatisticValue {
     /// A number without a fraction is whole, whatever its type.
     fn from(value: &Value) -> Self {
         let shown = value.to_string();
@@ -80,7 +80,7 @@ pub(super) fn own(worker: &Worker) -> Vec<Statistic> {
 }
 
 fn statistic(sample: &Sample) -> Option<Statistic> {
-    Some((sample.key()?.into(), Told::from(&sample.value)))
+    Some((sample.key()?.into(), StatisticValue::from(&sample.value)))
 }
 
 /// Those of the server, the limit on memory among them.
@@ -91,7 +91,7 @@ fn of_server(worker: &Worker, store: &StoreStats) -> Vec<Statistic> {
     let counters = node.registry.since_reset();
     let times = ProcessorTime::now();
     let mut told: Vec<Statistic> = Vec::with_capacity(128);
-    let mut put = |name: &'static str, value: Told| told.push((name.into(), value));
+    let mut put = |name: &'static str, value: StatisticValue| told.push((name.into(), value));
     put("pid", std::process::id().into());
     put("uptime", now.saturating_sub(node.started).into());
     put("time", now.into());
@@ -99,7 +99,7 @@ fn of_server(worker: &Worker, store: &StoreStats) -> Vec<Statistic> {
     put("moneta_version", MONETA_VERSION.into());
     put("pointer_size", usize::BITS.into());
     for (name, time) in [("rusage_user", times.user), ("rusage_system", times.system)] {
-        put(name, Told::Text(format!("{}.{:06}", time.as_secs(), time.subsec_micros())));
+        put(name, StatisticValue::Text(format!("{}.{:06}", time.as_secs(), time.subsec_micros())));
     }
     put("max_connections", max_connections.into());
     put("curr_connections", counters.curr_connections.into());

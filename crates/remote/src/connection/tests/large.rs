@@ -13,7 +13,7 @@ use moneta_store::{ErrorKind, Key, Reactor};
 
 use super::{Meaning, turn_until};
 use crate::ValueMemory;
-use crate::connection::{Outcome, Target, Told};
+use crate::connection::{Outcome, ReadTold, Target};
 use crate::promise::Promise;
 use crate::shared::ServerShared;
 use crate::worker_client::WorkerClient;
@@ -200,8 +200,8 @@ fn a_connection_on_which_much_comes_gets_a_successor_where_its_reads_are_asked_a
         let context = &Context::from_waker(Waker::noop());
         while told < COUNT
             && let Poll::Ready(size) = world.client.poll_together(slot, told, context, |_, told| match told {
-                Told::Item(_, value) => value.len(),
-                Told::Ended(_) => 0,
+                ReadTold::Item(_, value) => value.len(),
+                ReadTold::Ended(_) => 0,
             })
         {
             assert_eq!(size, SIZE, "{}", names[told]);
