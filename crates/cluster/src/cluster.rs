@@ -18,7 +18,7 @@ use crate::board::Posts;
 use crate::budget::Budget;
 use crate::call::Call;
 use crate::config::ClusterConfig;
-use crate::counters::Counters;
+use crate::counters::ClusterCounters;
 use crate::cut::Cut;
 use crate::decide::is_plain;
 use crate::durations::Timed;
@@ -82,7 +82,7 @@ impl Cluster {
                 config.clock_skew_max.as_millis().try_into().unwrap_or(u64::MAX),
             ),
             budget: Budget::new(),
-            counters: Counters::default(),
+            counters: ClusterCounters::default(),
             cut: Cut::default(),
             turns: Default::default(),
             unknowns: Default::default(),

@@ -102,7 +102,7 @@ impl Swept {
 
 /// Numbers of all threads.
 #[derive(Debug, Default)]
-pub(crate) struct Counters {
+pub(crate) struct ClusterCounters {
     /// Keys that were read.
     pub(crate) reads: AllReads,
     /// Reads that went to another copy.

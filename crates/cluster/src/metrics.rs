@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use moneta_store::metric::{Metric, Reading, Sample, Unit, samples_of};
 
-use crate::counters::Counters;
+use crate::counters::ClusterCounters;
 use crate::layout::Layout;
 use crate::node::Node;
 use crate::sources::SourceStatus;
@@ -12,7 +12,7 @@ use crate::sources::SourceStatus;
 const APP: &[&str] = &["app"];
 const NODE: &[&str] = &["app", "zone", "node"];
 
-const OF_APP: &[Reading<Counters>] = &[
+const OF_APP: &[Reading<ClusterCounters>] = &[
     Metric::counter("cluster_reads_total", Unit::Count, "Keys read, by whether some copy had an item.")
         .labels(&["app", "result"])
         .read(|counters| counters.reads.values()),
@@ -197,7 +197,13 @@ pub(crate) fn of_source(app: &str, source: &SourceStatus) -> Vec<Sample> {
 }
 
 /// All metrics of an app. `clock_offset`: in milliseconds.
-pub(crate) fn samples(app: &str, counters: &Counters, layout: &Layout, agrees: bool, clock_offset: i64) -> Vec<Sample> {
+pub(crate) fn samples(
+    app: &str,
+    counters: &ClusterCounters,
+    layout: &Layout,
+    agrees: bool,
+    clock_offset: i64,
+) -> Vec<Sample> {
     let mut all = samples_of([app], OF_APP, counters);
     all.push(EPOCH.labelled([app], layout.epoch));
     all.push(AGREES.labelled([app], u64::from(agrees)));

@@ -11,7 +11,7 @@ use parking_lot::{Mutex, RwLock};
 use crate::board::Posts;
 use crate::budget::Budget;
 use crate::config::ClusterConfig;
-use crate::counters::Counters;
+use crate::counters::ClusterCounters;
 use crate::cut::Cut;
 use crate::error::ClusterError;
 use crate::health::Probes;
@@ -41,7 +41,7 @@ pub(crate) struct ClusterShared {
     pub(crate) keeper: Arc<TimeKeeper>,
     pub(crate) stamps: Stamps,
     pub(crate) budget: Budget,
-    pub(crate) counters: Counters,
+    pub(crate) counters: ClusterCounters,
     pub(crate) cut: Cut,
     pub(crate) turns: Turns,
     pub(crate) unknowns: Unknowns,

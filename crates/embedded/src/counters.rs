@@ -6,13 +6,13 @@ use crate::error::Failure;
 
 /// Counters since the start.
 #[derive(Debug, Default)]
-pub(crate) struct Counters {
+pub(crate) struct EngineCounters {
     stored: AtomicU64,
     out_of_memory: AtomicU64,
     failed: AtomicU64,
 }
 
-impl Counters {
+impl EngineCounters {
     /// Items that a batch stored.
     pub(crate) fn stored(&self, count: u64) {
         self.stored.fetch_add(count, Ordering::Relaxed);

@@ -13,7 +13,7 @@ use moneta_store::{
 };
 use parking_lot::Mutex;
 
-use crate::counters::Counters;
+use crate::counters::EngineCounters;
 use crate::database::Database;
 use crate::error::EmbeddedError;
 use crate::inner::Inner;
@@ -72,7 +72,7 @@ impl<D: Database> Embedded<D> {
             shared,
             settings,
             readers,
-            counters: Counters::default(),
+            counters: EngineCounters::default(),
             maintenance: Maintenance::default(),
             threads: Mutex::new(Some(Vec::new())),
         });

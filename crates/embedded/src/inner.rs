@@ -9,7 +9,7 @@ use moneta_store::{Key, Op, Outcome, OwnedOp, Step, StoreError, Version};
 use parking_lot::Mutex;
 
 use crate::batch_context::found;
-use crate::counters::Counters;
+use crate::counters::EngineCounters;
 use crate::database::Database;
 use crate::deletes::shard_of;
 use crate::error::{EmbeddedError, Failure};
@@ -27,7 +27,7 @@ pub(crate) struct Inner<D: Database> {
     pub(crate) settings: Settings,
     pub(crate) queues: Box<[Queue]>,
     pub(crate) readers: Offload,
-    pub(crate) counters: Counters,
+    pub(crate) counters: EngineCounters,
     pub(crate) maintenance: Maintenance,
     pub(crate) threads: Mutex<Option<Vec<Task>>>,
 }

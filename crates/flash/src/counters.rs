@@ -6,7 +6,7 @@ macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident,)*) => {
         /// Counters of the engine; they only grow.
         #[derive(Debug, Default)]
-        pub(crate) struct Counters {
+        pub(crate) struct FlashCounters {
             $($(#[$doc])* pub(crate) $name: AtomicU64,)*
         }
     };

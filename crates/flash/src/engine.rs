@@ -15,7 +15,7 @@ use moneta_store::{
 use parking_lot::{Mutex, RwLock};
 
 use crate::config::FlashConfig;
-use crate::counters::Counters;
+use crate::counters::FlashCounters;
 use crate::deletes::debts::Debts;
 use crate::deletes::floors::KnownFloors;
 use crate::deletes::remembered::Deletes;
@@ -98,7 +98,7 @@ impl Flash {
         check_size(devices.regions(), region_bytes)?;
         check_retired(devices.regions(), devices.retired().len())?;
         let regions = Arc::new(Regions::new(devices.regions(), region_bytes));
-        let counters = Arc::new(Counters::default());
+        let counters = Arc::new(FlashCounters::default());
         let reclaim = Arc::<Reclaim>::default();
         let state = devices.state();
         // A tier that starts empty over an older one must not reuse its CAS values either.

@@ -9,7 +9,7 @@ use moneta_store::component::Observer;
 use parking_lot::{Mutex, RwLock};
 
 use crate::config::FlashConfig;
-use crate::counters::Counters;
+use crate::counters::FlashCounters;
 use crate::deletes::debts::Debts;
 use crate::deletes::floors::KnownFloors;
 use crate::deletes::remembered::Deletes;
@@ -38,7 +38,7 @@ pub(crate) struct Inner {
     pub(crate) log: Arc<Log>,
     pub(crate) reader: Reader,
     pub(crate) reads: Arc<ReadCounters>,
-    pub(crate) counters: Arc<Counters>,
+    pub(crate) counters: Arc<FlashCounters>,
     pub(crate) clock: Arc<Clock>,
     pub(crate) reclaim: Arc<Reclaim>,
     pub(crate) presence: Presence,

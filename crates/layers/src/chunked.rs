@@ -56,7 +56,7 @@ use moneta_store::{
 
 use crate::stripes::Stripes;
 pub use config::ChunkedConfig;
-use counters::Counters;
+use counters::ChunkedCounters;
 pub(crate) use counters::metrics;
 use epochs::Epochs;
 use versions::Versions;
@@ -74,7 +74,7 @@ struct ChunkedShared<S> {
     stripes: Stripes,
     epochs: Epochs,
     versions: Versions,
-    counters: Counters,
+    counters: ChunkedCounters,
 }
 
 /// One operation under way: the store, and who asks. A future that waits keeps one.
@@ -141,7 +141,7 @@ impl<S: Store + 'static> Chunked<S> {
     ) -> Self {
         assert!(config.piece_bytes > 0, "a piece has bytes");
         let versions = Versions::new(versioning, Arc::clone(&clock));
-        let (stripes, counters) = (Stripes::new(), Counters::default());
+        let (stripes, counters) = (Stripes::new(), ChunkedCounters::default());
         Self { shared: Arc::new(ChunkedShared { below, config, clock, stripes, epochs, versions, counters }) }
     }
 

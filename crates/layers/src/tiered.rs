@@ -59,8 +59,8 @@ use moneta_store::{
 use crate::stripes::Stripes;
 use admission::Admission;
 pub use config::{Promotion, TieredConfig};
-use counters::Counters;
 pub use counters::TierStats;
+use counters::TieredCounters;
 pub(crate) use counters::metrics;
 use lanes::Lanes;
 use moves::Moves;
@@ -85,7 +85,7 @@ struct TieredShared<U, L> {
     lanes: Lanes,
     /// Keys that move during a walk.
     moves: Arc<Moves>,
-    counters: Counters,
+    counters: TieredCounters,
 }
 
 /// One operation under way: the store, and who asks.
@@ -168,7 +168,7 @@ impl<U: Store + 'static, L: Store + 'static> Tiered<U, L> {
             flush_at: AtomicU32::new(u32::MAX),
             lanes: Lanes::new(),
             moves: Arc::default(),
-            counters: Counters::default(),
+            counters: TieredCounters::default(),
         };
         shared.take_over_flush();
         Self(Arc::new(shared))

@@ -13,7 +13,7 @@ use parking_lot::RwLock;
 
 use crate::batch::LmdbBatch;
 use crate::config::{Durability, LmdbConfig};
-use crate::environment::{Counters, LmdbDatabase, failure};
+use crate::environment::{EnvironmentCounters, LmdbDatabase, failure};
 use crate::metrics;
 use crate::tables::Tables;
 
@@ -64,7 +64,7 @@ impl Database for LmdbDatabase {
         let env = open_env(config, bytes).map_err(refuse)?;
         let (tables, page_bytes) = Tables::open(&env).map_err(refuse)?;
         let (shared, durability) = (Arc::clone(shared), config.durability);
-        let (counters, reading) = (Counters::default(), RwLock::default());
+        let (counters, reading) = (EnvironmentCounters::default(), RwLock::default());
         let readers_hang = AtomicBool::new(false);
         Ok(Self { env, tables, shared, counters, reading, readers_hang, bytes, page_bytes, durability })
     }

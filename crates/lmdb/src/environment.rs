@@ -19,7 +19,7 @@ const RESERVE_PART_MAX: u64 = 4;
 
 /// What the engine counts.
 #[derive(Debug, Default)]
-pub(crate) struct Counters {
+pub(crate) struct EnvironmentCounters {
     pub(crate) commits: AtomicU64,
     pub(crate) syncs: AtomicU64,
     pub(crate) evicted: AtomicU64,
@@ -34,7 +34,7 @@ pub struct LmdbDatabase {
     pub(crate) env: Env,
     pub(crate) tables: Tables,
     pub(crate) shared: Arc<EngineShared>,
-    pub(crate) counters: Counters,
+    pub(crate) counters: EnvironmentCounters,
     /// Held by all readers; a writer that needs room waits for them, since LMDB reuses no page that a reader may see.
     pub(crate) reading: RwLock<()>,
     /// Whether the last wait for readers timed out.

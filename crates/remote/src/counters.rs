@@ -9,7 +9,7 @@ use moneta_store::metric::{Metric, Reading, Sample, Unit, Values, by, samples_of
 
 /// Numbers of all threads.
 #[derive(Debug, Default)]
-pub(crate) struct Counters {
+pub(crate) struct RemoteCounters {
     requests: AtomicU64,
     replies: AtomicU64,
     reads: SharedLatency,
@@ -99,7 +99,7 @@ impl Tally {
     }
 }
 
-impl Counters {
+impl RemoteCounters {
     /// Adds what a thread has counted.
     #[inline]
     pub(crate) fn add(&self, tally: &mut Tally) {
@@ -153,7 +153,7 @@ const UP: Metric =
     Metric::gauge("remote_up", Unit::Count, "Whether the server is taken to be alive: 1 or 0.").labels(SERVER);
 
 /// The other metrics.
-const METRICS: &[Reading<Counters>] = &[
+const METRICS: &[Reading<RemoteCounters>] = &[
     Metric::counter("remote_requests_total", Unit::Count, "Requests begun.")
         .labels(SERVER)
         .read(|counters| load(&counters.requests).into()),
@@ -230,7 +230,7 @@ pub fn metrics() -> impl Iterator<Item = Metric> {
     METRICS.iter().map(Reading::metric).chain([UP])
 }
 
-impl Counters {
+impl RemoteCounters {
     /// All metrics of the server at `address`.
     pub(crate) fn samples(&self, address: &str, up: bool) -> Vec<Sample> {
         let mut all = samples_of([address], METRICS, self);

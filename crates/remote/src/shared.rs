@@ -10,7 +10,7 @@ use moneta_store::Slot;
 use parking_lot::Mutex;
 
 use crate::config::RemoteConfig;
-use crate::counters::Counters;
+use crate::counters::RemoteCounters;
 use crate::error::RemoteError;
 
 /// The state that all connections to a server share.
@@ -18,7 +18,7 @@ pub(crate) struct ServerShared {
     pub(crate) config: RemoteConfig,
     /// Where workers have their connections.
     pub(crate) slot: Slot,
-    pub(crate) counters: Counters,
+    pub(crate) counters: RemoteCounters,
     pub(crate) names: Arc<Names>,
     /// Connections in a row that failed by silence before they came up; [`DEAD`] where the server refused. One that comes up
     /// ends this.
@@ -61,7 +61,7 @@ impl ServerShared {
         Self {
             config,
             slot: Slot::draw(),
-            counters: Counters::default(),
+            counters: RemoteCounters::default(),
             names: Arc::new(names),
             unreached: AtomicU32::new(0),
             unanswered: AtomicU32::new(0),

@@ -8,7 +8,7 @@ use moneta_bench::control::Control;
 
 /// Counters and gauges of one moment. What a server does not report is 0.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Counters {
+pub struct SsdCounters {
     /// Keys read that were there.
     pub hits: u64,
     /// Of these, answered from the SSD tier.
@@ -34,7 +34,7 @@ pub struct Counters {
     pub recovery_covered: u64,
 }
 
-impl Counters {
+impl SsdCounters {
     /// Asks the server.
     ///
     /// # Errors
@@ -81,8 +81,8 @@ impl Counters {
 mod tests {
     use super::*;
 
-    fn parse(stats: &[(&str, &str)]) -> Counters {
-        Counters::parse(&stats.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect())
+    fn parse(stats: &[(&str, &str)]) -> SsdCounters {
+        SsdCounters::parse(&stats.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect())
     }
 
     #[test]
@@ -111,8 +111,8 @@ mod tests {
 
     #[test]
     fn the_share_of_the_ssd_is_of_the_hits_in_between() {
-        let before = Counters { hits: 100, ssd_hits: 100, ..Counters::default() };
-        let after = Counters { hits: 200, ssd_hits: 125, ..Counters::default() };
+        let before = SsdCounters { hits: 100, ssd_hits: 100, ..SsdCounters::default() };
+        let after = SsdCounters { hits: 200, ssd_hits: 125, ..SsdCounters::default() };
         assert_eq!(after.ssd_share_since(&before), 0.25);
         assert_eq!(before.ssd_share_since(&before), 0.0);
     }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::Signal;
 use tempfile::TempDir;
 
-use super::counters::Counters;
+use super::counters::SsdCounters;
 use super::readiness;
 use moneta_bench::address::Address;
 use moneta_bench::compare::Side;
@@ -117,9 +117,9 @@ impl Subject {
     /// What it says of its tiers.
     ///
     /// # Errors
-    /// As [`Counters::read`].
-    pub fn counters(&self) -> Result<Counters> {
-        Counters::read(self.online())
+    /// As [`SsdCounters::read`].
+    pub fn counters(&self) -> Result<SsdCounters> {
+        SsdCounters::read(self.online())
     }
 
     /// Waits until the server has written what it was given, as far as it does that by itself.

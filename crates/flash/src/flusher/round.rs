@@ -11,7 +11,7 @@ use super::strays::Strays;
 use super::tails::{Stage, Tails};
 use super::unsynced::Unsynced;
 use super::writing::{Snapshot, Writer};
-use crate::counters::{Counters, count};
+use crate::counters::{FlashCounters, count};
 use crate::log::sealed::Sealed;
 use crate::log::writer::{GROUPS, Log};
 use moneta_device::devices::Devices;
@@ -27,7 +27,7 @@ const LAST_ROUNDS: u32 = 8;
 pub(crate) struct Flusher {
     log: Arc<Log>,
     writer: Writer,
-    counters: Arc<Counters>,
+    counters: Arc<FlashCounters>,
     interval: Duration,
     engine: Box<dyn Engine>,
     /// Full regions whose records are not all written.
@@ -52,7 +52,7 @@ impl Flusher {
     pub(crate) fn new(
         log: Arc<Log>,
         devices: Arc<Devices>,
-        counters: Arc<Counters>,
+        counters: Arc<FlashCounters>,
         interval: Duration,
         engine: Box<dyn Engine>,
     ) -> Self {

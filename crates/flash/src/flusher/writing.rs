@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::bad_blocks::{BadBlocks, is_of_block};
 use super::unsynced::Unsynced;
-use crate::counters::{Counters, count};
+use crate::counters::{FlashCounters, count};
 use crate::log::buffer::Buffer;
 use crate::log::sealed::Sealed;
 use crate::log::writer::Log;
@@ -31,7 +31,7 @@ pub(super) struct Snapshot {
 pub(super) struct Writer {
     pub(super) log: Arc<Log>,
     pub(super) devices: Arc<Devices>,
-    pub(super) counters: Arc<Counters>,
+    pub(super) counters: Arc<FlashCounters>,
 }
 
 impl Writer {

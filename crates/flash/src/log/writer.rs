@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use moneta_store::{Expiry, Version};
 use parking_lot::Mutex;
 
-use crate::counters::Counters;
+use crate::counters::FlashCounters;
 use crate::flusher::queue::FlushQueue;
 use crate::index::location::Location;
 use crate::log::buffer::{Buffer, BufferPool};
@@ -103,7 +103,7 @@ pub(crate) struct Log {
     /// Keys without an index entry that still have records on devices.
     pub(crate) forgotten: Forgotten,
     groups: [Group; GROUPS],
-    counters: Arc<Counters>,
+    counters: Arc<FlashCounters>,
     reclaim: Arc<Reclaim>,
     tier: u64,
     seed: u64,
@@ -119,7 +119,7 @@ impl Log {
     /// Heads without open regions, for a tier with this identity and seed; sequence numbers begin above `floor`.
     pub(crate) fn new(
         regions: Arc<Regions>,
-        counters: Arc<Counters>,
+        counters: Arc<FlashCounters>,
         reclaim: Arc<Reclaim>,
         (tier, seed): (u64, u64),
         region_bytes: usize,

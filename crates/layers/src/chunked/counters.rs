@@ -6,7 +6,7 @@ use moneta_store::metric::{Metric, Reading, Sample, Unit, samples};
 
 /// Counters; each is rare, or beside a round trip.
 #[derive(Debug, Default)]
-pub(super) struct Counters {
+pub(super) struct ChunkedCounters {
     pub(super) pieces_read: AtomicU64,
     pub(super) pieces_written: AtomicU64,
     /// Long values of which a piece was gone.
@@ -32,7 +32,7 @@ const EPOCHS_ENDED: Metric = Metric::counter(
 );
 
 /// The other metrics of a chunked store.
-const METRICS: &[Reading<Counters>] = &[
+const METRICS: &[Reading<ChunkedCounters>] = &[
     Metric::counter("chunked_pieces_read_total", Unit::Count, "Pieces of long values read.")
         .read(|counters| read(&counters.pieces_read).into()),
     Metric::counter("chunked_pieces_written_total", Unit::Count, "Pieces of long values written.")
@@ -60,7 +60,7 @@ pub(crate) fn metrics() -> impl Iterator<Item = Metric> {
     std::iter::once(EPOCHS_ENDED).chain(METRICS.iter().map(Reading::metric))
 }
 
-impl Counters {
+impl ChunkedCounters {
     /// All of them. `ended`: epochs ended so far.
     pub(super) fn samples(&self, ended: u64) -> Vec<Sample> {
         let mut all = vec![EPOCHS_ENDED.sample(ended)];

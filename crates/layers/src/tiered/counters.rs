@@ -8,7 +8,7 @@ use super::lanes::Reads;
 
 /// What is counted where it is rare enough for threads to share the counter.
 #[derive(Debug, Default)]
-pub(super) struct Counters {
+pub(super) struct TieredCounters {
     pub(super) promotions: AtomicU64,
     pub(super) promotions_overtaken: AtomicU64,
     pub(super) promotions_declined: AtomicU64,
@@ -24,7 +24,7 @@ pub(super) fn bump(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
 }
 
-impl Counters {
+impl TieredCounters {
     /// All numbers, those of reads included.
     pub(super) fn with(&self, reads: &Reads) -> TierStats {
         let Reads { upper_hits, lower_hits, misses } = *reads;

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use crate::shared::ServerShared;
 
-/// Holds one of the server's [`crate::counters::Counters::carrying`] while a large value is half through on its connection.
+/// Holds one of the server's [`crate::counters::RemoteCounters::carrying`] while a large value is half through on its connection.
 #[derive(Default)]
 pub(super) struct Carrying(pub(super) Option<Arc<ServerShared>>);
 

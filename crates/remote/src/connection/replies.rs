@@ -10,7 +10,7 @@ use slab::Slab;
 use super::entry::{Entry, Target};
 use super::outcome::{Claim, Outcome, Won};
 use super::together::{ReadTold, Together};
-use crate::counters::{Counters, Tally, Times};
+use crate::counters::{RemoteCounters, Tally, Times};
 use crate::failure::Failure;
 
 /// The answers of a thread's connections, each in a slot.
@@ -73,7 +73,7 @@ impl Replies {
     }
 
     /// There will be none.
-    pub(crate) fn fail(&mut self, target: Target, counters: &Counters, failure: Failure) {
+    pub(crate) fn fail(&mut self, target: Target, counters: &RemoteCounters, failure: Failure) {
         self.tally.failed();
         counters.failure(failure.kind);
         self.end(target, Err(failure));
