@@ -128,7 +128,7 @@ fn probe(options: u8, input: &[u8], piece: usize) {
     };
     match &whole {
         Ok(Probed::Dialect(_, consumed)) => assert!(*consumed <= input.len()),
-        Ok(Probed::Refused(why)) => assert!(why.len() <= 3 * 200),
+        Ok(Probed::Refused(why) | Probed::LogInRefused(why)) => assert!(why.len() <= 3 * 200),
         Ok(Probed::Partial) => assert!(input.len() <= 4 * LINE_MAX + FRAME_MAX + LIST_MAX, "it listens for ever"),
         Err(_) => {}
     }

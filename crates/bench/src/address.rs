@@ -1,13 +1,33 @@
 //! The address of a server under test, and connections to it that say which server it was when they fail.
 
 use std::io;
+use std::sync::OnceLock;
 use std::time::Duration;
 
-use moneta_net::{Endpoint, Stream, Transport};
+use moneta_client::wire::log_in;
+use moneta_net::{Endpoint, Outward, Stream, Transport};
 
 use crate::error::{BenchError, Result};
 
 pub use moneta_net::Address;
+
+/// How servers under test are reached.
+static OUTWARD: OnceLock<Outward> = OnceLock::new();
+
+/// Has all servers under test be reached so, and logged in to in text. It counts from the first call, before which they are reached
+/// without protection.
+pub fn reach_by(outward: Outward) {
+    let _ = OUTWARD.set(outward);
+}
+
+fn open(endpoint: Endpoint) -> io::Result<Stream> {
+    let endpoint = OUTWARD.get().map_or_else(|| endpoint.clone(), |outward| outward.over(endpoint.clone()));
+    let mut stream = endpoint.connect()?;
+    if let Some(user) = endpoint.log_in.credentials() {
+        log_in::over(&mut stream, &user, false)?;
+    }
+    Ok(stream)
+}
 
 /// Connections to a server under test.
 pub trait Subject {
@@ -51,10 +71,10 @@ impl Subject for Address {
     }
 
     fn connect(&self) -> Result<Stream> {
-        Endpoint::new(self.clone()).connect().map_err(|source| self.failed(source))
+        open(Endpoint::new(self.clone())).map_err(|source| self.failed(source))
     }
 
     fn connect_for(&self, patience: Duration) -> Result<Stream> {
-        Endpoint::new(self.clone()).patient(patience).connect().map_err(|source| self.failed(source))
+        open(Endpoint::new(self.clone()).patient(patience)).map_err(|source| self.failed(source))
     }
 }

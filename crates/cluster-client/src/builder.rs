@@ -8,7 +8,7 @@ use std::time::Duration;
 use moneta_client::wire::blocking::Dialogue;
 use moneta_cluster::sources::{FileSource, Format, GuardConfig, Guarded, TopologySource};
 use moneta_cluster::{Ack, Answered, Cluster, ClusterConfig, Connect, Fallback, Node, Opened, Topology, Writer};
-use moneta_net::Endpoint;
+use moneta_net::{Endpoint, Outward};
 use moneta_remote::{Remote, RemoteConfig};
 use moneta_store::{Clock, KeyHash, Origin};
 
@@ -31,6 +31,7 @@ pub struct Builder {
     node_connections: usize,
     in_flight: usize,
     item_max: usize,
+    outward: Outward,
 }
 
 /// Where the topology is from.
@@ -56,6 +57,7 @@ impl Builder {
             node_connections: 1,
             in_flight: 10_000,
             item_max: 1 << 20,
+            outward: Outward::default(),
         }
     }
 
@@ -136,6 +138,11 @@ impl Builder {
         Self { item_max: bytes, ..self }
     }
 
+    /// How nodes are reached: over TLS, with a log-in. Default: neither.
+    pub fn outward(self, outward: Outward) -> Self {
+        Self { outward, ..self }
+    }
+
     /// Starts the client. Nodes need not be up; a source of topologies is waited for, up to ten seconds.
     ///
     /// # Errors
@@ -173,6 +180,7 @@ impl Builder {
             timeout: self.node_timeout,
             connections: self.node_connections,
             item_max: self.item_max,
+            outward: self.outward,
         };
         let cluster = Cluster::new(self.config, &first, Box::new(remotes), writer, self.item_max, Arc::clone(&clock))?;
         cluster.start()?;
@@ -190,11 +198,14 @@ struct Remotes {
     timeout: Duration,
     connections: usize,
     item_max: usize,
+    outward: Outward,
 }
 
-/// How a node is reached, where each step takes at most `patience`.
-fn reached(node: &Node, patience: Duration) -> Endpoint {
-    Endpoint::new(node.address.clone()).patient(patience)
+impl Remotes {
+    /// How a node is reached, where each step takes at most `patience`.
+    fn reached(&self, node: &Node, patience: Duration) -> Endpoint {
+        self.outward.to(node.address.clone()).patient(patience)
+    }
 }
 
 impl Connect for Remotes {
@@ -206,7 +217,7 @@ impl Connect for Remotes {
             may_be_unknown: true,
             large_apart: true,
             asks_statistics: false,
-            ..RemoteConfig::new(reached(node, self.timeout), self.seed)
+            ..RemoteConfig::new(self.reached(node, self.timeout), self.seed)
         };
         let remote = Remote::new(config, Arc::clone(&self.clock))?;
         let counting = remote.clone();
@@ -220,7 +231,7 @@ impl Connect for Remotes {
 
     fn time(&self, node: &Node) -> Option<u64> {
         const VALUE_MAX: usize = 1024;
-        let mut dialogue = Dialogue::open(&reached(node, TIME_PATIENCE), None, VALUE_MAX).ok()?;
+        let mut dialogue = Dialogue::open(&self.reached(node, TIME_PATIENCE), None, VALUE_MAX).ok()?;
         dialogue.server_time().ok()?
     }
 }

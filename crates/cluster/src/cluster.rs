@@ -214,7 +214,9 @@ impl Cluster {
     /// Whether some node serves another cluster, too.
     pub(crate) fn shares_nodes(&self, other: &Self) -> bool {
         let (ours, theirs) = (self.0.layout(), other.0.layout());
-        ours.nodes.iter().any(|node| theirs.nodes.iter().any(|other| other.place.address == node.place.address))
+        ours.nodes
+            .iter()
+            .any(|node| theirs.nodes.iter().any(|other| other.place.address.place() == node.place.address.place()))
     }
 
     /// Other apps whose processes have posted on the boards of the nodes lately.

@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use moneta_store::component;
+
 use crate::layout::Replica;
 use crate::node::Node;
 use crate::topologies::Agreement;
@@ -44,6 +46,8 @@ pub struct NodeStatus {
     pub answer_time: Option<Duration>,
     /// It catches up with other copies: it takes writes, and answers no reads.
     pub behind: bool,
+    /// Why no connection to it comes up, if none does.
+    pub trouble: Option<String>,
     /// Since when it is not asked, in milliseconds since the Unix epoch.
     pub ejected_since: Option<u64>,
     /// Times that it was not asked any more.
@@ -80,7 +84,7 @@ pub struct Traffic {
 impl Traffic {
     /// What a remote store counts. Another kind of store counts nothing of this.
     pub(crate) fn of(node: &Node) -> Self {
-        let samples = moneta_store::component::report(&*node.store, &moneta_store::Cx::outside()).metrics;
+        let samples = component::report(&*node.store, &moneta_store::Cx::outside()).metrics;
         let sum = |name: &str| {
             let of_name = samples.iter().filter(|sample| sample.metric.name == name);
             of_name.map(|sample| sample.value.number() as u64).sum()
@@ -117,6 +121,7 @@ impl NodeStatus {
             slow: node.health.slow_limit().is_some(),
             answer_time: node.pace.mean(),
             behind: node.health.is_behind(now),
+            trouble: component::health(&*node.store).notes.into_iter().next(),
             ejected_since: node.health.ejected_since(),
             ejections: node.health.ejections.load(Ordering::Relaxed),
             future: node.future.load(Ordering::Relaxed),

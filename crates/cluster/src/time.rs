@@ -95,8 +95,9 @@ impl TimeKeeper {
         for cluster in &clusters {
             for node in cluster.layout().nodes.iter().filter(|node| !node.health.is_ejected()) {
                 // Apps may share nodes.
-                if !asked.contains(&node.place.address) {
-                    asked.push(node.place.address.clone());
+                let place = node.place.address.place();
+                if !asked.contains(&place) {
+                    asked.push(place);
                     differences.extend(self.difference(|| cluster.time(node)));
                 }
             }

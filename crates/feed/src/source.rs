@@ -65,8 +65,10 @@ pub enum SourceError {
 impl From<DialogueError> for SourceError {
     fn from(error: DialogueError) -> Self {
         match error {
-            // It starts, or has too many readers.
-            DialogueError::Io(_) | DialogueError::Refused(_) | DialogueError::Busy => Self::Away(error.to_string()),
+            // It starts, has too many readers, or a secret is being replaced.
+            DialogueError::Io(_) | DialogueError::Refused(_) | DialogueError::LogIn(_) | DialogueError::Busy => {
+                Self::Away(error.to_string())
+            }
             _ => Self::Refused(error.to_string()),
         }
     }

@@ -5,6 +5,8 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use moneta_net::{Address, Endpoint, HttpClient, Timeouts};
 
+use crate::outward;
+
 /// A client of the admin port at `address` (HOST:PORT, or the path of a Unix socket), whose answers take at most `patience`.
 ///
 /// # Errors
@@ -12,7 +14,7 @@ use moneta_net::{Address, Endpoint, HttpClient, Timeouts};
 pub fn client(address: &str, patience: Duration) -> anyhow::Result<HttpClient> {
     let address: Address = address.parse()?;
     let timeouts = Timeouts { total: Some(patience), ..Timeouts::default() };
-    Ok(HttpClient::new(Endpoint { timeouts, ..Endpoint::new(address) }))
+    Ok(HttpClient::new(Endpoint { timeouts, ..outward::of_command().to(address) }))
 }
 
 /// The text of a page, whatever its status.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use moneta_cluster::catchup::{CatchUp, CatchUpConfig};
 use moneta_cluster::sources::{GuardConfig, Guarded, TopologySource};
-use moneta_net::Connector;
+use moneta_net::Outward;
 use moneta_server::config::ListenAddress;
 use moneta_server::server::RunningServer;
 use moneta_store::{Clock, Progress, Store};
@@ -25,10 +25,11 @@ pub struct CatchingUp {
     source: Source,
 }
 
-/// The store of a node that is told where other copies are; `recovery`: what it has from before. `None`: it is told of none.
+/// The store of a node that is told where other copies are; `outward`: how it reaches them; `recovery`: what it has from before. `None`: it is told of none.
 pub fn round(
     store: &Arc<dyn Store>,
     settings: &Settings,
+    outward: &Outward,
     recovery: &Progress,
     clock: &Arc<Clock>,
 ) -> Option<CatchingUp> {
@@ -41,7 +42,7 @@ pub fn round(
         deadline: settings.get(&CATCH_UP_DEADLINE),
         at_deadline: settings.get(&CATCH_UP_THEN),
         item_max: settings.get(&MAX_ITEM_SIZE),
-        connector: Connector::Plain,
+        outward: outward.clone(),
     };
     Some(CatchingUp { store: CatchUp::new(Arc::clone(store), config, Arc::clone(clock)), source })
 }

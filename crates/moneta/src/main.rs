@@ -12,6 +12,7 @@ mod engines;
 mod in_time;
 mod inspection;
 mod options;
+mod outward;
 mod proxy;
 mod reload;
 mod routing;
@@ -41,10 +42,10 @@ fn cli() -> Command {
         .subcommand(commands::route::command())
         .subcommand(commands::config::command())
         .subcommand(commands::flash::command())
-        .subcommand(commands::bench::command())
-        .subcommand(commands::verify::command())
-        .subcommand(commands::feed::command())
-        .subcommand(commands::cluster::command())
+        .subcommand(outward::add_to(commands::bench::command()))
+        .subcommand(outward::add_to(commands::verify::command()))
+        .subcommand(outward::add_to(commands::feed::command()))
+        .subcommand(outward::add_to(commands::cluster::command()))
 }
 
 fn main() -> ExitCode {
@@ -58,6 +59,11 @@ fn main() -> ExitCode {
         }
         error.exit()
     });
+    if let Some(("bench" | "verify" | "feed" | "cluster", matches)) = matches.subcommand()
+        && let Err(error) = outward::take(matches)
+    {
+        return failed(&error);
+    }
     let result = match matches.subcommand() {
         Some(("serve", matches)) => commands::serve::run(matches),
         Some(("proxy", matches)) => commands::proxy::run(matches),

@@ -12,7 +12,7 @@ use moneta_cluster::sources::{
     DnsConfig, DnsSource, DnsZone, FileSource, Format, GuardConfig, Guarded, TopologySource,
 };
 use moneta_cluster::{Answered, App, Apps, Cluster, Connect, Heard, Node, Opened, Topology, Writer};
-use moneta_net::Address;
+use moneta_net::{Address, Outward};
 use moneta_options::kinds::Kind;
 use moneta_options::values::Values;
 use moneta_remote::{Remote, RemoteConfig, ValueMemory};
@@ -24,7 +24,7 @@ use crate::options::kinds::topology::{self, Source};
 use crate::options::sections::access::DISABLE_FLUSH_ALL;
 use crate::options::sections::cluster;
 use crate::options::sections::memory::{CLIENT_MEMORY, MAX_ITEM_SIZE};
-use crate::options::sections::{proxy, remote};
+use crate::options::sections::proxy;
 use crate::options::settings::Settings;
 
 /// How long the first topology is waited for.
@@ -38,6 +38,7 @@ const BOARD_PATIENCE: Duration = Duration::from_millis(250);
 /// Makes the stores of nodes.
 struct Remotes {
     settings: Values,
+    outward: Outward,
     memory: Arc<ValueMemory>,
     seed: KeyHash,
     clock: Arc<Clock>,
@@ -48,7 +49,8 @@ struct Remotes {
 impl Connect for Remotes {
     fn open(&self, node: &Node) -> Result<Opened, Box<dyn Error + Send + Sync>> {
         let config = proxy::node(&self.settings, node.address.clone());
-        let config = RemoteConfig { seed: self.seed, memory: Arc::clone(&self.memory), ..config };
+        let endpoint = self.outward.over(config.endpoint.clone());
+        let config = RemoteConfig { endpoint, seed: self.seed, memory: Arc::clone(&self.memory), ..config };
         let remote = Remote::new(config, Arc::clone(&self.clock))?;
         let counting = remote.clone();
         let answers = move || {
@@ -61,7 +63,7 @@ impl Connect for Remotes {
 
     fn time(&self, node: &Node) -> Option<u64> {
         const VALUE_MAX: usize = 1024;
-        let endpoint = remote::endpoint(&self.settings, node.address.clone()).patient(TIME_PATIENCE);
+        let endpoint = self.outward.to(node.address.clone()).patient(TIME_PATIENCE);
         let mut dialogue = Dialogue::open(&endpoint, None, VALUE_MAX).ok()?;
         dialogue.server_time().ok()?
     }
@@ -73,7 +75,7 @@ impl Connect for Remotes {
         let mut dialogue = match known {
             Some(dialogue) => dialogue,
             None => {
-                let endpoint = remote::endpoint(&self.settings, node.address.clone()).patient(BOARD_PATIENCE);
+                let endpoint = self.outward.to(node.address.clone()).patient(BOARD_PATIENCE);
                 Dialogue::open(&endpoint, None, VALUE_MAX).ok()?
             }
         };
@@ -128,11 +130,11 @@ pub fn door(place: usize) -> Door {
 ///
 /// # Errors
 /// If there is no topology, or it makes no sense.
-pub fn apps(settings: &Settings, clock: &Arc<Clock>) -> anyhow::Result<Apps> {
+pub fn apps(settings: &Settings, outward: &Outward, clock: &Arc<Clock>) -> anyhow::Result<Apps> {
     let seed = KeyHash::random().context("the system has no randomness")?;
     let memory = Arc::new(ValueMemory::new(settings.get(&CLIENT_MEMORY)));
     let app = |(place, app): (usize, &AppSettings)| {
-        let cluster = cluster(app, seed, &memory, clock).with_context(|| format!("app {}", app.name))?;
+        let cluster = cluster(app, outward, seed, &memory, clock).with_context(|| format!("app {}", app.name))?;
         let prefix = app.prefix.as_ref().map(|prefix| prefix.as_bytes().to_vec());
         let door = app.has_listeners.then(|| door(place));
         anyhow::Ok(App { cluster, prefix, strip_prefix: app.strip_prefix, door })
@@ -151,7 +153,13 @@ pub fn store(apps: &Apps) -> Arc<dyn Store> {
     }
 }
 
-fn cluster(app: &AppSettings, seed: KeyHash, memory: &Arc<ValueMemory>, clock: &Arc<Clock>) -> anyhow::Result<Cluster> {
+fn cluster(
+    app: &AppSettings,
+    outward: &Outward,
+    seed: KeyHash,
+    memory: &Arc<ValueMemory>,
+    clock: &Arc<Clock>,
+) -> anyhow::Result<Cluster> {
     let settings = &app.values;
     let salt = getrandom::u64().context("the system has no randomness")?;
     let config = proxy::config(settings, &app.name, !settings.get(&DISABLE_FLUSH_ALL));
@@ -163,7 +171,8 @@ fn cluster(app: &AppSettings, seed: KeyHash, memory: &Arc<ValueMemory>, clock: &
     let mut source = Guarded::new(source(&topology)?, GuardConfig { kept, ..GuardConfig::default() });
     let first = source.first(FIRST).context("there is no topology")?;
     let (memory, boards) = (Arc::clone(memory), Mutex::default());
-    let connect = Remotes { settings: settings.clone(), memory, seed, clock: Arc::clone(clock), boards };
+    let (settings_of, outward) = (settings.clone(), outward.clone());
+    let connect = Remotes { settings: settings_of, outward, memory, seed, clock: Arc::clone(clock), boards };
     let writer = Writer { origin: cluster::origin(settings), salt, seed };
     let item_max = settings.get(&MAX_ITEM_SIZE);
     let cluster = Cluster::new(config, &first, Box::new(connect), writer, item_max, Arc::clone(clock))?;

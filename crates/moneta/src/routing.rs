@@ -94,6 +94,7 @@ fn of_node(node: &NodeStatus) -> Value {
         "node": node.address,
         "write_only": node.write_only,
         "state": state(node),
+        "trouble": node.trouble,
         "ejected_since": node.ejected_since.map(|millis| millis / 1000),
         "ejections": node.ejections,
         "answer_ms": node.answer_time.map(|time| time.as_secs_f64() * 1e3),

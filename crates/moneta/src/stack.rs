@@ -9,6 +9,7 @@ use moneta_flash::{Flash, FlashConfig};
 use moneta_layers::feed::Feed;
 use moneta_layers::{Chunked, ChunkedConfig, Tiered, TieredConfig};
 use moneta_memory::{Memory, MemoryConfig};
+use moneta_net::Outward;
 use moneta_options::report::{Refusal, Refused};
 use moneta_remote::{Remote, RemoteConfig};
 use moneta_store::versions::Versioning;
@@ -21,15 +22,20 @@ use crate::options::sections::workers::THREADS;
 use crate::options::settings::Settings;
 use crate::{engines, in_time, same_endpoint};
 
-/// Assembles the store that all workers share; a tier that has to be read first tells `recovery` how far it is.
+/// Assembles the store that all workers share; tiers in other processes are reached as `outward` says; a tier that has to be read first tells `recovery` how far it is.
 /// A request enters the store through a pointer. What lies between there and a hit in RAM is put together at compile time for
 /// the stacks that most nodes have; the others' requests pass a pointer to each tier, too.
 ///
 /// # Errors
 /// If a layer cannot be made, as when the system has no memory for it or a device is not fit; [`Refused`] if both tiers are one
 /// server.
-pub fn assemble(settings: &Settings, clock: &Arc<Clock>, recovery: &Arc<Progress>) -> anyhow::Result<Arc<dyn Store>> {
-    let tiers = tiers(settings, clock, recovery)?;
+pub fn assemble(
+    settings: &Settings,
+    outward: &Outward,
+    clock: &Arc<Clock>,
+    recovery: &Arc<Progress>,
+) -> anyhow::Result<Arc<dyn Store>> {
+    let tiers = tiers(settings, outward, clock, recovery)?;
     if settings.get(&CLUSTER) {
         in_time::wait(&*tiers, clock);
     }
@@ -42,7 +48,12 @@ pub fn assemble(settings: &Settings, clock: &Arc<Clock>, recovery: &Arc<Progress
     })
 }
 
-fn tiers(settings: &Settings, clock: &Arc<Clock>, recovery: &Arc<Progress>) -> anyhow::Result<Arc<dyn Store>> {
+fn tiers(
+    settings: &Settings,
+    outward: &Outward,
+    clock: &Arc<Clock>,
+    recovery: &Arc<Progress>,
+) -> anyhow::Result<Arc<dyn Store>> {
     Ok(match (&settings.stack.upper, &settings.stack.lower) {
         // RAM alone: it holds every item, and whatever it has is answered at once, without a wait or a copy between.
         (Upper::Memory, Lower::None) => Arc::new(ram(settings, random_hash()?, clock)?),
@@ -56,8 +67,8 @@ fn tiers(settings: &Settings, clock: &Arc<Clock>, recovery: &Arc<Progress>) -> a
         (upper, lower) => {
             two_servers(upper, lower)?;
             // As above: the lower tier first.
-            let lower = self::lower(lower, settings, clock, recovery)?;
-            match (self::upper(upper, lower.as_ref(), settings, clock)?, lower) {
+            let lower = self::lower(lower, settings, outward, clock, recovery)?;
+            match (self::upper(upper, lower.as_ref(), settings, outward, clock)?, lower) {
                 (Some(upper), Some(lower)) => both(upper, lower, settings, clock),
                 (one, other) => one.or(other).context("a node needs a tier")?,
             }
@@ -99,6 +110,7 @@ fn upper(
     tier: &Upper,
     below: Option<&Arc<dyn Store>>,
     settings: &Settings,
+    outward: &Outward,
     clock: &Arc<Clock>,
 ) -> anyhow::Result<Option<Arc<dyn Store>>> {
     Ok(match tier {
@@ -111,7 +123,7 @@ fn upper(
             let seed = below.map_or_else(random_hash, |below| Ok(below.seed()))?;
             // An entry is a piece with what is known of it: its longest is not the longest value.
             let entries = RemoteConfig { item_max: *piece as usize + ENTRY_EXTRA, ..RemoteConfig::clone(config) };
-            let server = remote(&entries, seed, clock)?;
+            let server = remote(&entries, outward, seed, clock)?;
             // Round it, what makes any server fit for a tier: it brings back what was stored, whole and newest, or nothing.
             let config = ChunkedConfig {
                 piece_bytes: *piece,
@@ -132,6 +144,7 @@ fn upper(
 fn lower(
     tier: &Lower,
     settings: &Settings,
+    outward: &Outward,
     clock: &Arc<Clock>,
     recovery: &Arc<Progress>,
 ) -> anyhow::Result<Option<Arc<dyn Store>>> {
@@ -141,7 +154,7 @@ fn lower(
         Lower::Rocks(tier) => Some(engines::rocks(tier, settings.get(&MAX_ITEM_SIZE), versioning(settings)?, clock)?),
         Lower::Lmdb(tier) => Some(engines::lmdb(tier, settings.get(&MAX_ITEM_SIZE), versioning(settings)?, clock)?),
         // As it is, so that others can read it too.
-        Lower::Remote(config) => Some(Arc::new(remote(config, random_hash()?, clock)?)),
+        Lower::Remote(config) => Some(Arc::new(remote(config, outward, random_hash()?, clock)?)),
         // Its apps make up its store.
         Lower::Cluster => None,
     })
@@ -150,8 +163,8 @@ fn lower(
 /// What an entry of a remote L1 has beside the bytes of its piece, at most.
 const ENTRY_EXTRA: usize = 64;
 
-fn remote(config: &RemoteConfig, seed: KeyHash, clock: &Arc<Clock>) -> anyhow::Result<Remote> {
-    let config = RemoteConfig { seed, ..config.clone() };
+fn remote(config: &RemoteConfig, outward: &Outward, seed: KeyHash, clock: &Arc<Clock>) -> anyhow::Result<Remote> {
+    let config = RemoteConfig { endpoint: outward.over(config.endpoint.clone()), seed, ..config.clone() };
     Remote::new(config, Arc::clone(clock)).context("the remote tier cannot start")
 }
 

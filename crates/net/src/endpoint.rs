@@ -49,6 +49,8 @@ pub enum Connector {
     Plain,
     /// TLS, over TCP. Unix sockets, which do not leave the machine, stay plain.
     Tls(TlsConnector),
+    /// Nothing, but TLS for addresses that ask for it (`tls:`).
+    TlsWhereAsked(TlsConnector),
 }
 
 impl Endpoint {
@@ -115,6 +117,9 @@ impl Endpoint {
     fn protected(&self, socket: Socket) -> Result<Transport, TransportError> {
         match (&self.connector, &self.address) {
             (Connector::Tls(connector), Address::Tcp(place)) if place.tls != Some(false) => {
+                Ok(Transport::Tls(Box::new(connector.protect(socket, place)?)))
+            }
+            (Connector::TlsWhereAsked(connector), Address::Tcp(place)) if place.tls == Some(true) => {
                 Ok(Transport::Tls(Box::new(connector.protect(socket, place)?)))
             }
             (Connector::Plain, Address::Tcp(place)) if place.tls == Some(true) => Err(TransportError::NoTls),

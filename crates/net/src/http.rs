@@ -15,6 +15,7 @@ use ureq::{Agent, Body, Error, RequestBuilder};
 
 use crate::address::Address;
 use crate::endpoint::Endpoint;
+use crate::log_in::LogIn;
 use crate::stream::Stream;
 
 /// Most bytes of an answer that is read whole, unless a client is told otherwise.
@@ -35,11 +36,12 @@ pub enum HttpError {
     Protocol(String),
 }
 
-/// A client of one HTTP server, which keeps a connection for its next request. An exchange takes at most
+/// A client of one HTTP server, whose requests have a bearer token where the endpoint has a log-in, and which keeps a connection for its next request. An exchange takes at most
 /// [`crate::Timeouts::total`].
 pub struct HttpClient {
     agent: Agent,
     origin: String,
+    log_in: LogIn,
     text_max: u64,
 }
 
@@ -69,10 +71,11 @@ impl HttpClient {
             .user_agent(concat!("moneta/", env!("CARGO_PKG_VERSION")))
             .build();
         let origin = match &endpoint.address {
-            Address::Tcp(place) => format!("http://{place}"),
+            Address::Tcp(place) => format!("http://{}", place.place()),
             Address::Unix(_) => "http://localhost".to_owned(),
         };
-        Self { agent: Agent::with_parts(config, Dialler(endpoint), Unresolved), origin, text_max: TEXT_MAX }
+        let log_in = endpoint.log_in.clone();
+        Self { agent: Agent::with_parts(config, Dialler(endpoint), Unresolved), origin, log_in, text_max: TEXT_MAX }
     }
 
     /// The same client, whose answers, where they are read whole, have at most so many bytes.
@@ -83,7 +86,12 @@ impl HttpClient {
 
     /// A request for `path`, which begins with a slash.
     pub fn get(&self, path: &str) -> HttpRequest {
-        HttpRequest { request: self.agent.get(format!("{}{path}", self.origin)), text_max: self.text_max }
+        let request = self.agent.get(format!("{}{path}", self.origin));
+        let request = match self.log_in.credentials() {
+            Some(user) => request.header("authorization", user.authorization()),
+            None => request,
+        };
+        HttpRequest { request, text_max: self.text_max }
     }
 }
 

@@ -16,7 +16,13 @@ pub struct Outward {
 impl Outward {
     /// The server at `address`, which is waited for as long as it takes.
     pub fn to(&self, address: Address) -> Endpoint {
+        self.over(Endpoint::new(address))
+    }
+
+    /// The same server, reached so.
+    #[must_use]
+    pub fn over(&self, endpoint: Endpoint) -> Endpoint {
         let Self { connector, log_in } = self.clone();
-        Endpoint { connector, log_in, ..Endpoint::new(address) }
+        Endpoint { connector, log_in, ..endpoint }
     }
 }

@@ -32,6 +32,9 @@ pub(crate) struct RemoteCounters {
     unsupported: AtomicU64,
     pub(crate) reconnects: AtomicU64,
     pub(crate) connect_failures: AtomicU64,
+    /// Of these, those for want of a handshake.
+    pub(crate) handshake_failures: AtomicU64,
+    pub(crate) refused_log_ins: AtomicU64,
     pub(crate) retries: AtomicU64,
     pub(crate) dead_connections: AtomicU64,
     pub(crate) connections: AtomicU64,
@@ -198,6 +201,16 @@ const METRICS: &[Reading<RemoteCounters>] = &[
     Metric::counter("remote_connect_failures_total", Unit::Count, "Attempts to connect that failed.")
         .labels(SERVER)
         .read(|counters| load(&counters.connect_failures).into()),
+    Metric::counter(
+        "remote_handshake_failures_total",
+        Unit::Count,
+        "Attempts to connect that failed at TLS, as where a certificate has expired or is for another name.",
+    )
+    .labels(SERVER)
+    .read(|counters| load(&counters.handshake_failures).into()),
+    Metric::counter("remote_refused_log_ins_total", Unit::Count, "Log-ins that the server has refused.")
+        .labels(SERVER)
+        .read(|counters| load(&counters.refused_log_ins).into()),
     Metric::counter(
         "remote_retired_connections_total",
         Unit::Count,

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use moneta_client::wire::Protocol;
+use moneta_net::Outward;
 use moneta_store::KeyHash;
 
 use crate::error::{Side, VerifyError};
@@ -93,6 +94,8 @@ pub struct VerifyConfig {
     pub rate: Option<f64>,
     /// Longest wait for a server at any point. After a timeout, one attempt on a new connection follows.
     pub timeout: Duration,
+    /// How servers are reached.
+    pub outward: Outward,
 }
 
 /// How keys are hashed for a sample; by any function, as long as it is the same for both walks.
@@ -123,6 +126,7 @@ impl VerifyConfig {
             batch: 100,
             rate: None,
             timeout: Duration::from_secs(5),
+            outward: Outward::default(),
         }
     }
 

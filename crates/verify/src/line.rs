@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use moneta_client::wire::blocking::{Dialogue, DialogueError};
 use moneta_client::wire::{Answer, Protocol, Request, VALUE_LIMIT, Verb};
-use moneta_net::Endpoint;
+use moneta_net::Outward;
 
 use crate::comparison::Sight;
 use crate::config::VerifyConfig;
@@ -19,6 +19,7 @@ pub(crate) struct Line {
     place: ComparedPlace,
     protocol: Option<Protocol>,
     timeout: Duration,
+    outward: Outward,
     /// In the order of the side's nodes.
     dialogues: Vec<Option<Dialogue>>,
     /// The node that was spoken with last: the one that a failure is about.
@@ -36,7 +37,15 @@ impl Line {
     pub(crate) fn new(side: Side, config: &VerifyConfig) -> Self {
         let place = config.place(side).clone();
         let dialogues = place.nodes().iter().map(|_| None).collect();
-        Self { side, place, protocol: config.protocol, timeout: config.timeout, dialogues, at: 0 }
+        Self {
+            side,
+            place,
+            protocol: config.protocol,
+            timeout: config.timeout,
+            outward: config.outward.clone(),
+            dialogues,
+            at: 0,
+        }
     }
 
     pub(crate) fn place(&self) -> &ComparedPlace {
@@ -48,7 +57,7 @@ impl Line {
         self.at = node;
         let dialogue = &mut self.dialogues[node];
         if dialogue.is_none() {
-            let endpoint = Endpoint::new(self.place.nodes()[node].clone()).patient(self.timeout);
+            let endpoint = self.outward.to(self.place.nodes()[node].clone()).patient(self.timeout);
             *dialogue = Some(Dialogue::open(&endpoint, self.protocol, VALUE_LIMIT)?);
         }
         Ok(dialogue.as_mut().expect("it is open"))

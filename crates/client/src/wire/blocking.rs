@@ -34,6 +34,9 @@ pub enum DialogueError {
     /// The server will not.
     #[error("the server refuses: {0}")]
     Refused(String),
+    /// The server does not take the log-in.
+    #[error("the server refuses the log-in: {0}")]
+    LogIn(String),
     /// An item over the limit that the dialogue was begun with.
     #[error("the server sent a value over the limit")]
     TooLarge,
@@ -86,6 +89,9 @@ impl Dialogue {
         in_binary: bool,
         value_max: usize,
     ) -> Result<Self, (DialogueError, bool)> {
+        if let Some(why) = endpoint.log_in.held_off(&endpoint.address) {
+            return Err((DialogueError::LogIn(why.to_string()), false));
+        }
         let stream = endpoint.connect().map_err(|error| (error.into(), false))?;
         let timeout = endpoint.timeouts.idle;
         let dialect = Dialect::least(Protocol::Text);
@@ -93,18 +99,26 @@ impl Dialogue {
         let room = ROOM;
         let mut dialogue = Self { stream, dialect, value_max, input, read: 0, out, due, number: 0, timeout, room };
         dialogue.limit(timeout);
-        let mut probe = Probe::begin(protocol, in_binary, &mut dialogue.out);
+        let user = endpoint.log_in.credentials();
+        let mut probe = Probe::begin_as(user.as_deref(), protocol, in_binary, &mut dialogue.out);
         dialogue.flush().map_err(|error| (error.into(), false))?;
         loop {
             match probe.look(&dialogue.input) {
                 Ok(Probed::Partial) => {}
                 Ok(Probed::Dialect(dialect, consumed)) => {
+                    if user.is_some() {
+                        endpoint.log_in.note_taken(&endpoint.address);
+                    }
                     dialogue.dialect = dialect;
                     dialogue.read = consumed;
                     dialogue.limit(None);
                     return Ok(dialogue);
                 }
                 Ok(Probed::Refused(why)) => return Err((DialogueError::Refused(why), false)),
+                Ok(Probed::LogInRefused(why)) => {
+                    endpoint.log_in.note_refusal(&endpoint.address, &why);
+                    return Err((DialogueError::LogIn(why), false));
+                }
                 Err(broken) => return Err((broken.into(), false)),
             }
             dialogue.receive(1).map_err(|error| (error.into(), probe.may_be_binary()))?;

@@ -15,6 +15,7 @@ pub mod dump;
 mod failure;
 mod limits;
 mod line;
+pub mod log_in;
 mod meta;
 mod meta_reply;
 mod number;

@@ -6,8 +6,10 @@
 use super::answer::{Answer, Decoded};
 use super::dialect::{Dialect, Protocol};
 use super::failure::Broken;
+use super::log_in::{self, LogInReply};
 use super::request::{Expect, Request, Verb};
 use super::tokens;
+use moneta_net::Credentials;
 
 /// A key that nothing is stored under: for questions whose answers do not matter.
 pub const PROBE_KEY: &[u8] = b"moneta:probe";
@@ -31,6 +33,8 @@ pub struct Probe {
     protocol: Option<Protocol>,
     in_binary: bool,
     binary: Option<Expect>,
+    /// A log-in goes before the questions.
+    logs_in: bool,
     answered: usize,
     dialect: Dialect,
     knows_meta: bool,
@@ -45,13 +49,28 @@ pub enum Probed {
     Dialect(Dialect, usize),
     /// The server cannot be used; in words.
     Refused(String),
+    /// The server does not take the log-in; in words.
+    LogInRefused(String),
 }
 
 impl Probe {
     /// A dialogue to find out (`None`), or to make sure of, a protocol. Its questions go to `out`. `in_binary`: a server
     /// hung up when asked in text.
     pub fn begin(protocol: Option<Protocol>, in_binary: bool, out: &mut Vec<u8>) -> Self {
+        Self::begin_as(None, protocol, in_binary, out)
+    }
+
+    /// The same of who logs in first, if `user` is given.
+    pub fn begin_as(
+        user: Option<&Credentials>,
+        protocol: Option<Protocol>,
+        in_binary: bool,
+        out: &mut Vec<u8>,
+    ) -> Self {
         let in_binary = protocol == Some(Protocol::Binary) || (protocol.is_none() && in_binary);
+        if let Some(user) = user {
+            log_in::write(user, in_binary, out);
+        }
         let binary = in_binary.then(|| {
             let noop = Request { verb: Verb::Noop, key: &[], value: &[] };
             super::binary::encode(&noop, 0, out).expect("a no-op has a form")
@@ -60,7 +79,7 @@ impl Probe {
             out.extend_from_slice(TEXT_QUESTIONS);
         }
         let dialect = Dialect::least(protocol.unwrap_or(Protocol::Text));
-        Self { protocol, in_binary, binary, answered: 0, dialect, knows_meta: false }
+        Self { protocol, in_binary, binary, logs_in: user.is_some(), answered: 0, dialect, knows_meta: false }
     }
 
     /// Whether it is worth asking again in binary, should the server hang up.
@@ -73,6 +92,20 @@ impl Probe {
     /// # Errors
     /// When that is nothing a memcached says.
     pub fn look(&mut self, input: &[u8]) -> Result<Probed, Broken> {
+        if !self.logs_in {
+            return self.look_at_answers(input);
+        }
+        match log_in::look(input, self.in_binary)? {
+            LogInReply::Partial => Ok(Probed::Partial),
+            LogInReply::Refused(why) => Ok(Probed::LogInRefused(why)),
+            LogInReply::Taken(length) => Ok(match self.look_at_answers(&input[length..])? {
+                Probed::Dialect(dialect, consumed) => Probed::Dialect(dialect, length + consumed),
+                other => other,
+            }),
+        }
+    }
+
+    fn look_at_answers(&mut self, input: &[u8]) -> Result<Probed, Broken> {
         if let Some(expect) = &self.binary {
             return match super::binary::decode(input, expect, 0)? {
                 Decoded::Answer { answer: Answer::Done, consumed } => {

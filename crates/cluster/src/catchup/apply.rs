@@ -129,7 +129,7 @@ mod tests {
             deadline,
             at_deadline: AtDeadline::StayOut,
             item_max: 1 << 20,
-            connector: Default::default(),
+            outward: Default::default(),
         };
         let node = CatchUp::new(store, config, Arc::clone(&clock));
         let delete = Change::Delete { key: b"key"[..].into(), version: Version::at(clock.millis() + 3_600_000) };

@@ -47,7 +47,7 @@ pub(super) struct Source {
 /// Where this node stands: under `own`, or else at an address of this machine with one of `ports`.
 pub(super) fn place(topology: &Topology, own: Option<&Address>, ports: &[u16]) -> Option<OwnPlace> {
     let is_own = |node: &Node| match own {
-        Some(own) => node.address == *own,
+        Some(own) => node.address.place() == own.place(),
         None => node.address.resolve().unwrap_or_default().iter().any(|address| is_here(address, ports)),
     };
     let places = topology.replicas.iter().enumerate();
@@ -74,7 +74,7 @@ pub(super) fn keys(topology: &Topology, place: OwnPlace) -> Result<Arc<Keys>, To
 
 /// The name of a place as a reader of feeds: nodes keep places for such names.
 pub(super) fn reader_name(topology: &Topology, place: OwnPlace) -> String {
-    let address = topology.replicas[place.replica].nodes[place.node].address.to_string();
+    let address = topology.replicas[place.replica].nodes[place.node].address.place().to_string();
     let is_plain = address.len() < NAME_MAX - COPY_READER.len() && address.bytes().all(|byte| byte.is_ascii_graphic());
     // Under the name alone nodes of earlier builds read.
     if is_plain { format!("{COPY_READER}:{address}") } else { COPY_READER.to_owned() }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
 
 use moneta_feed::Gate;
-use moneta_net::{Address, Connector, Endpoint};
+use moneta_net::{Address, Endpoint, Outward};
 use moneta_store::{Clock, Store};
 use parking_lot::Mutex;
 
@@ -28,8 +28,8 @@ pub struct CatchUpConfig {
     pub at_deadline: AtDeadline,
     /// The largest value that the node takes, in bytes.
     pub item_max: usize,
-    /// What protects connections to nodes of other copies.
-    pub connector: Connector,
+    /// How nodes of other copies are reached.
+    pub outward: Outward,
 }
 
 /// What a node does that could not learn what it missed.
@@ -120,7 +120,7 @@ impl CatchUpState {
 
     /// How the node reaches another copy's node, whose every answer takes at most `patience`.
     pub(super) fn endpoint(&self, node: &Address, patience: Duration) -> Endpoint {
-        Endpoint { connector: self.config.connector.clone(), ..Endpoint::new(node.clone()) }.patient(patience)
+        self.config.outward.to(node.clone()).patient(patience)
     }
 
     /// The node goes on to refuse reads, after its deadline.

@@ -237,7 +237,7 @@ mod tests {
             deadline: SECOND,
             at_deadline: AtDeadline::StayOut,
             item_max: 1 << 20,
-            connector: Default::default(),
+            outward: Default::default(),
         };
         (CatchUp::new(store, config, Arc::clone(&clock)), clock)
     }

@@ -1,7 +1,10 @@
 //! `moneta bench`: puts a load on any memcached server; all of it is the bench crate's.
 
 use clap::{ArgMatches, Args, Command, FromArgMatches};
+use moneta_bench::address;
 use moneta_bench::cli::{self, BenchArgs};
+
+use crate::outward;
 
 /// The subcommand.
 pub fn command() -> Command {
@@ -13,5 +16,6 @@ pub fn command() -> Command {
 /// # Errors
 /// As the bench crate says.
 pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
+    address::reach_by(outward::of_command());
     Ok(cli::run(BenchArgs::from_arg_matches(matches)?)?)
 }

@@ -10,6 +10,7 @@ use crate::options::flags;
 use crate::options::resolve::Resolved;
 use crate::options::sections::proxy;
 use crate::options::settings::Settings;
+use crate::outward;
 
 /// The subcommand.
 pub fn command() -> Command {
@@ -21,7 +22,7 @@ pub fn command() -> Command {
             ),
         &flags::OF_PROXY,
     )
-    .subcommand(status::command())
+    .subcommand(outward::add_to(status::command()))
     .args_conflicts_with_subcommands(true)
 }
 
@@ -31,6 +32,7 @@ pub fn command() -> Command {
 /// If an option is refused, an address is taken, or the topology makes no sense.
 pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     if let Some(("status", matches)) = matches.subcommand() {
+        outward::take(matches)?;
         return status::run(matches);
     }
     let settings = Settings::new(Resolved::gather(matches, |name| std::env::var_os(name))?)?;

@@ -9,7 +9,7 @@ use anyhow::{Context, anyhow};
 use clap::{ArgMatches, Command};
 use moneta_admin::tasks;
 use moneta_cluster::Apps;
-use moneta_net::Tls;
+use moneta_net::{Outward, Tls};
 use moneta_options::report::Refused;
 use moneta_options::stray;
 use moneta_options::subscribers::Subscribers;
@@ -38,7 +38,7 @@ use crate::options::{flags, foreign};
 use crate::reload::Reload;
 use crate::routing::Routing;
 use crate::stack;
-use crate::{drawing, endpoints, proxy as proxy_stores};
+use crate::{drawing, endpoints, outward, proxy as proxy_stores};
 
 /// The subcommand.
 pub fn command() -> Command {
@@ -92,6 +92,7 @@ pub fn start(matches: &ArgMatches, settings: Settings) -> anyhow::Result<()> {
     for (flag, meaning) in flags::note_foreign(matches) {
         tracing::warn!(flag, "changes nothing: {meaning}");
     }
+    let outward = outward::of(&settings, tls.as_ref())?;
     let clock = Arc::new(Clock::system());
     // First, so that health checks are answered while the tiers are read.
     let recovery = Arc::default();
@@ -101,12 +102,12 @@ pub fn start(matches: &ArgMatches, settings: Settings) -> anyhow::Result<()> {
     let start_admin =
         |address| Admin::start(address, &names, Arc::clone(&recovery)).map_err(|error| explain(error, &settings));
     let admin = endpoints::admin(&settings)?.map(start_admin).transpose()?;
-    let apps = if settings.is_proxy() { Some(proxy_stores::apps(&settings, &clock)?) } else { None };
+    let apps = if settings.is_proxy() { Some(proxy_stores::apps(&settings, &outward, &clock)?) } else { None };
     let store = match &apps {
         Some(apps) => proxy_stores::store(apps),
-        None => stack::assemble(&settings, &clock, &recovery)?,
+        None => stack::assemble(&settings, &outward, &clock, &recovery)?,
     };
-    let catching_up = catch_up::round(&store, &settings, &recovery, &clock);
+    let catching_up = catch_up::round(&store, &settings, &outward, &recovery, &clock);
     let store = catching_up.as_ref().map_or(store, CatchingUp::store);
     let app_limits = apps.as_ref().and_then(|apps| AppAllowances::new(apps, &settings.apps));
     let surroundings = Surroundings {
@@ -119,7 +120,7 @@ pub fn start(matches: &ArgMatches, settings: Settings) -> anyhow::Result<()> {
     };
     let node = Arc::new(Node::within(surroundings, node, clock, authenticator));
     let log = log.handle.clone();
-    let start = Start { matches, settings, config, tls, log, node, apps, admin, supervisor, catching_up };
+    let start = Start { matches, settings, outward, config, tls, log, node, apps, admin, supervisor, catching_up };
     start.serve(store)
 }
 
@@ -127,6 +128,7 @@ pub fn start(matches: &ArgMatches, settings: Settings) -> anyhow::Result<()> {
 struct Start<'a> {
     matches: &'a ArgMatches,
     settings: Settings,
+    outward: Outward,
     config: ServerConfig,
     tls: Option<Arc<Tls>>,
     log: LogHandle,
@@ -141,7 +143,7 @@ struct Start<'a> {
 impl Start<'_> {
     /// Serves `store` until told to stop, and then brings it to rest.
     fn serve(self, store: Arc<dyn Store>) -> anyhow::Result<()> {
-        let Self { matches, settings, config, tls, log, node, apps, admin, supervisor, catching_up } = self;
+        let Self { matches, settings, outward, config, tls, log, node, apps, admin, supervisor, catching_up } = self;
         let pid_file = flags::foreign_value(matches, foreign::PIDFILE).map(PathBuf::from);
         let detached = flags::has_foreign(matches, foreign::DAEMON);
         let mut subscribers = Subscribers::default();
@@ -150,6 +152,7 @@ impl Start<'_> {
         access::subscribe(&mut subscribers, &node, settings.is_proxy());
         memory::subscribe(&mut subscribers, &store);
         tls::subscribe(&mut subscribers, tls.as_ref());
+        let _fresh = outward::keep_fresh(&outward, &mut subscribers)?;
         let mut of_apps = Vec::new();
         for (app, known) in settings.apps.iter().zip(apps.iter().flat_map(|apps| apps.all())) {
             let mut own = Subscribers::default();

@@ -20,6 +20,8 @@ use moneta_verify::{
 use signal_hook::consts::TERM_SIGNALS;
 use signal_hook::flag;
 
+use crate::outward;
+
 /// Exit status if keys differ.
 const DIFFERENT: u8 = 1;
 /// Exit status if not all could be compared.
@@ -161,6 +163,7 @@ impl VerifyArgs {
             batch: self.batch,
             rate: self.rate,
             timeout: self.timeout,
+            outward: outward::of_command(),
             ..VerifyConfig::new(a, b)
         })
     }

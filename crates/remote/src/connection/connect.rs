@@ -18,6 +18,9 @@ impl Link {
     /// Begins to connect.
     pub(super) fn connect(&mut self, turn: &mut Turn<'_>) {
         let config = &self.shared.config;
+        if let Some(why) = config.endpoint.log_in.held_off(&config.endpoint.address) {
+            return self.lose(self.log_in_refused(&why), turn);
+        }
         if let Address::Tcp(_) = config.endpoint.address {
             self.address = self.shared.names.address(self.passed_over);
             if self.address.is_none() {
@@ -41,7 +44,14 @@ impl Link {
         }
     }
 
+    fn log_in_refused(&self, why: &str) -> Failure {
+        Failure::unreachable(format!("{} refuses the log-in: {why}", self.shared.config.endpoint.address))
+    }
+
     fn cannot_connect(&self, error: &TransportError) -> Failure {
+        if matches!(error, TransportError::Tls(_)) {
+            self.shared.counters.handshake_failures.fetch_add(1, Ordering::Relaxed);
+        }
         Failure::unreachable(format!("cannot connect to {}: {error}", self.shared.config.endpoint.address))
     }
 
@@ -62,7 +72,9 @@ impl Link {
         self.out.clear();
         self.sent = 0;
         let in_binary = self.hang_ups >= HANG_UPS_OF_BINARY;
-        let probe = Probe::begin(self.shared.config.protocol, in_binary, &mut self.out);
+        let config = &self.shared.config;
+        let user = config.endpoint.log_in.credentials();
+        let probe = Probe::begin_as(user.as_deref(), config.protocol, in_binary, &mut self.out);
         self.stage = Stage::Probing { until: turn.now + self.shared.config.request_timeout, probe };
         if let Err(failure) = self.flush(turn) {
             self.lose(failure, turn);
@@ -79,6 +91,12 @@ impl Link {
                 self.come_up(dialect, turn);
                 Ok(())
             }
+            Ok(Probed::LogInRefused(why)) => {
+                self.shared.counters.refused_log_ins.fetch_add(1, Ordering::Relaxed);
+                let endpoint = &self.shared.config.endpoint;
+                endpoint.log_in.note_refusal(&endpoint.address, &why);
+                Err(self.log_in_refused(&why))
+            }
             Ok(Probed::Refused(why)) => {
                 Err(Failure::unreachable(format!("{} refuses: {why}", self.shared.config.endpoint.address)))
             }
@@ -90,6 +108,8 @@ impl Link {
         tracing::debug!(server = %self.shared.config.endpoint.address, protocol = dialect.protocol.name(), "connected");
         self.shared.counters.reconnects.fetch_add(u64::from(self.was_up), Ordering::Relaxed);
         self.shared.counters.connections.fetch_add(1, Ordering::Relaxed);
+        let endpoint = &self.shared.config.endpoint;
+        endpoint.log_in.note_taken(&endpoint.address);
         self.shared.note_dialect(dialect);
         self.stage = Stage::Up { dialect, since: turn.now };
         self.was_up = true;

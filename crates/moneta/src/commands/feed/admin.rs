@@ -9,10 +9,10 @@ use std::io::{BufRead, BufReader, Read};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use moneta_feed::{BadRequest, Begin, FeedPlace, Line, Mark, Next, NodeSource, Request, Source, SourceError, json};
-use moneta_net::{Address, Endpoint, HttpClient};
+use moneta_net::{Address, HttpClient};
 
 use super::print::words;
-use crate::admin_port;
+use crate::{admin_port, outward};
 
 /// How long the node may wait for a change before it answers over HTTP.
 pub(super) const WAIT: Duration = Duration::from_secs(10);
@@ -202,7 +202,7 @@ impl AdminSource {
             return Err(SourceError::Refused("another node answers".to_owned()));
         }
         let value_max = usize::try_from(self.value_max).unwrap_or(usize::MAX);
-        let endpoint = Endpoint::new(address.clone()).patient(SILENCE);
+        let endpoint = outward::of_command().to(address.clone()).patient(SILENCE);
         let mut stream = NodeSource::new(endpoint, self.request.clone(), value_max);
         stream.begin(Begin::Cursor(from), rate)?;
         Ok(stream)
@@ -264,7 +264,7 @@ fn place_of(mark: &Mark) -> Result<FeedPlace, SourceError> {
 
 /// The number of a node's feed, on its memcached port: each feed has another one.
 pub(super) fn feed_number(address: &Address, timeout: Duration) -> Result<u64, SourceError> {
-    let endpoint = Endpoint::new(address.clone()).patient(timeout);
+    let endpoint = outward::of_command().to(address.clone()).patient(timeout);
     let mut source = NodeSource::new(endpoint, Request::default(), 0);
     source.begin(Begin::Now, 0)?;
     loop {

@@ -9,12 +9,13 @@ use moneta_client::wire::blocking::{Dialogue, DialogueError};
 use moneta_client::wire::{Protocol, VALUE_LIMIT};
 use moneta_feed::apply::{AsOf, Tally};
 use moneta_feed::{Rules, StoreSink};
-use moneta_net::{Address, Endpoint};
+use moneta_net::Address;
 use moneta_remote::{Remote, RemoteConfig};
 use moneta_store::{Clock, KeyHash, Policy};
 
 use super::admin::feed_number;
 use super::print::words;
+use crate::outward;
 
 /// Pause before what failed is tried again.
 const RETRY: Duration = Duration::from_millis(500);
@@ -48,7 +49,7 @@ impl Target {
             request_timeout: Duration::from_secs(5),
             // What is too large, the node itself says: a limit here would take what is older from it, too.
             item_max: VALUE_LIMIT,
-            ..RemoteConfig::new(self.address.clone(), KeyHash::seeded(0))
+            ..RemoteConfig::new(outward::of_command().to(self.address.clone()), KeyHash::seeded(0))
         };
         let node = Remote::new(config, Arc::clone(&clock)).context("cannot talk to the other node")?;
         let rules = Rules {
@@ -83,7 +84,9 @@ impl Target {
                 }
                 Ok(_) => bail!("{} does not take changes: it knows no versions", self.address),
                 // It starts, or has too many connections.
-                Err(error @ (DialogueError::Io(_) | DialogueError::Refused(_))) => words(&error.to_string()),
+                Err(error @ (DialogueError::Io(_) | DialogueError::Refused(_) | DialogueError::LogIn(_))) => {
+                    words(&error.to_string())
+                }
                 Err(error) => bail!("{} does not take changes: {error}", self.address),
             };
             if told.as_ref() != Some(&why) {
@@ -95,7 +98,7 @@ impl Target {
     }
 
     fn ask(&self) -> Result<Dialogue, DialogueError> {
-        Dialogue::open(&Endpoint::new(self.address.clone()).patient(PATIENCE), Some(Protocol::Text), 0)
+        Dialogue::open(&outward::of_command().to(self.address.clone()).patient(PATIENCE), Some(Protocol::Text), 0)
     }
 
     /// Whether the node answers, which nothing else tells while nothing changes; says so if it does not.

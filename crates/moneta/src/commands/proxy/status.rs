@@ -39,6 +39,9 @@ struct Node {
     node: String,
     write_only: bool,
     state: String,
+    /// Why no connection to it comes up; a proxy of an older build does not tell.
+    #[serde(default)]
+    trouble: Option<String>,
     ejected_since: Option<u64>,
     /// Milliseconds that it took to answer, on average over the last second or more; none: it was not asked yet.
     answer_ms: Option<f64>,
@@ -124,5 +127,6 @@ fn state(node: &Node) -> String {
         0 => String::new(),
         answers => format!(", {answers} answers from the future"),
     };
-    format!("{}{since}{writes}{future}", node.state)
+    let trouble = node.trouble.as_ref().map_or_else(String::new, |why| format!(": {why}"));
+    format!("{}{since}{writes}{future}{trouble}", node.state)
 }

@@ -53,7 +53,8 @@ section! {
     );
 }
 
-/// How this process reaches the server at `address`: what all connections to nodes and to tiers in other processes begin with.
+/// The server at `address`: what all connections to nodes and to tiers in other processes begin with. [`crate::outward`] says
+/// what protects them.
 pub fn endpoint(options: &Values, address: Address) -> Endpoint {
     Endpoint::new(address).patient(options.get(&REMOTE_CONNECT_TIMEOUT))
 }

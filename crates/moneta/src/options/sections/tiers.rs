@@ -161,7 +161,7 @@ pub fn contradictions(options: &Values) -> Vec<Refusal> {
         refuse(&L1, "memory or a remote server where l2 is none: a node needs one tier at least to keep items in");
     }
     if let (TierChoice::Remote(above), TierChoice::Remote(below)) = (&upper, &lower)
-        && above == below
+        && above.place() == below.place()
     {
         refuse(&L2, "another server than l1's: its items would be taken for those of the upper tier");
     }

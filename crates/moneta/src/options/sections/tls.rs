@@ -82,6 +82,7 @@ section! {
     /// Who this process is to other servers where these want a log-in and no certificate: one line `USER:SECRET`. It is read again
     /// when the file changes, and on SIGHUP.
     LOGIN_FILE: Pem = Opt::new("login_file", Pem, || None)
+        .live()
         .when("Where the nodes of a proxy, or the copies of a node, have users, and this process shows no certificate.");
 }
 

@@ -1,0 +1,163 @@
+//! How this process reaches others: the one place where TLS and the log-in of all its connections out are made of the options, of
+//! a server or of a command.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use anyhow::Context;
+use clap::{ArgMatches, Args, Command, FromArgMatches};
+use moneta_background::Task;
+use moneta_net::{Connector, LogIn, LogInSource, Outward, PemSource, Tls, TlsConfig};
+use moneta_options::subscribers::{Effect, Subscribers};
+use moneta_options::values::Values;
+
+use crate::options::sections::tls::{self, LOGIN_FILE, TLS_CONNECT};
+
+/// How often the file of the log-in is looked at.
+const LOOK: Duration = Duration::from_secs(2);
+
+/// How a server with these options reaches others. `tls`: what it knows for TLS.
+///
+/// # Errors
+/// If TLS is wanted without an authority to believe, or the log-in cannot be read.
+pub fn of(options: &Values, tls: Option<&Arc<Tls>>) -> anyhow::Result<Outward> {
+    let has_authorities = tls::config(options).authorities.is_some();
+    make(tls, has_authorities, options.get(&TLS_CONNECT), options.get(&LOGIN_FILE))
+}
+
+fn make(
+    tls: Option<&Arc<Tls>>,
+    has_authorities: bool,
+    wanted: Option<bool>,
+    log_in: Option<PemSource>,
+) -> anyhow::Result<Outward> {
+    let connector = match (tls, wanted.unwrap_or(has_authorities)) {
+        (Some(tls), true) => Connector::Tls(tls.connector()?),
+        (None, true) => anyhow::bail!("tls_connect: connections over TLS take authorities to believe (tls_ca)"),
+        // An address may ask for it all the same.
+        (Some(tls), false) if has_authorities => Connector::TlsWhereAsked(tls.connector()?),
+        (_, false) => Connector::Plain,
+    };
+    let log_in = match log_in {
+        None => LogIn::None,
+        Some(source) => LogIn::Secret(LogInSource::load(source).context("login_file")?),
+    };
+    if matches!((&log_in, &connector), (LogIn::Secret(_), Connector::Plain)) {
+        tracing::warn!("the secret of login_file is sent without TLS: whoever reads the network learns it");
+    }
+    Ok(Outward { connector, log_in })
+}
+
+/// Reads the log-in again when its file changes, as long as the task lives; a reload of the options reads it, too.
+///
+/// # Errors
+/// If the system has no thread for it.
+pub fn keep_fresh(outward: &Outward, subscribers: &mut Subscribers) -> anyhow::Result<Option<Task>> {
+    let source = match &outward.log_in {
+        LogIn::Secret(source) => Some(Arc::clone(source)),
+        _ => None,
+    };
+    let live = source.clone();
+    subscribers.on(&LOGIN_FILE, move |change| {
+        let Some(source) = live.clone().filter(|_| change.from == change.to) else {
+            return Ok(if change.from == change.to { Effect::None } else { Effect::AfterRestart });
+        };
+        let read = source.read().context("login_file")?;
+        Ok(Effect::now(move || tell(source.put(read))))
+    });
+    let Some(source) = source else { return Ok(None) };
+    let task = moneta_background::start("log-in", move |run| {
+        while run.sleep(LOOK) {
+            match source.reload_if_changed() {
+                Ok(is_other) => tell(is_other),
+                Err(error) => {
+                    tracing::error!(%error, "login_file cannot be used: the secret of before stays");
+                    run.failed(&error);
+                }
+            }
+        }
+    })?;
+    Ok(Some(task))
+}
+
+fn tell(is_other: bool) {
+    if is_other {
+        tracing::info!("login_file: another secret is in force");
+    }
+}
+
+/// How a command reaches servers. Each flag may be an environment variable, as with servers.
+#[derive(Debug, Args)]
+pub struct OutwardArgs {
+    /// Authorities that are believed, in PEM; servers are reached over TLS then
+    #[arg(long, value_name = "FILE", env = "MONETA_TLS_CA", global = true, help_heading = "Security")]
+    tls_ca: Option<PemSource>,
+    /// Certificate to show to servers, in PEM
+    #[arg(long, value_name = "FILE", env = "MONETA_TLS_CERT", global = true, help_heading = "Security")]
+    tls_cert: Option<PemSource>,
+    /// Key of that certificate
+    #[arg(long, value_name = "FILE", env = "MONETA_TLS_KEY", global = true, help_heading = "Security")]
+    tls_key: Option<PemSource>,
+    /// Lists of revoked certificates
+    #[arg(long, value_name = "FILE", env = "MONETA_TLS_CRL", global = true, help_heading = "Security")]
+    tls_crl: Option<PemSource>,
+    /// off: only addresses that begin with `tls:` are reached over TLS
+    #[arg(long, value_name = "auto|on|off", env = "MONETA_TLS_CONNECT", global = true, help_heading = "Security",
+        value_parser = |text: &str| TLS_CONNECT.read(text).ok_or("expected auto, on or off"))]
+    tls_connect: Option<Option<bool>>,
+    /// A line USER:SECRET to log in with, where servers have users and no certificate is shown
+    #[arg(long, value_name = "FILE", env = "MONETA_LOGIN_FILE", global = true, help_heading = "Security")]
+    login_file: Option<PemSource>,
+}
+
+/// How this command reaches servers.
+static OF_COMMAND: OnceLock<Outward> = OnceLock::new();
+
+/// Adds the flags to a command and its subcommands.
+pub fn add_to(command: Command) -> Command {
+    // What the arguments say of themselves would else stand in place of what the command does.
+    let (about, long) = (command.get_about().cloned(), command.get_long_about().cloned());
+    let command = OutwardArgs::augment_args(command);
+    let command = if let Some(about) = about { command.about(about) } else { command };
+    if let Some(long) = long { command.long_about(long) } else { command }
+}
+
+/// Has this command reach servers as its flags say.
+///
+/// # Errors
+/// If what they name cannot be read or used.
+pub fn take(matches: &ArgMatches) -> anyhow::Result<()> {
+    let mut innermost = matches;
+    while let Some((_, matches)) = innermost.subcommand() {
+        innermost = matches;
+    }
+    let args = OutwardArgs::from_arg_matches(innermost)?;
+    if let Some(outward) = args.outward()? {
+        set(outward);
+    }
+    Ok(())
+}
+
+/// Has this command reach servers so, unless its flags have said how.
+pub fn set(outward: Outward) {
+    let _ = OF_COMMAND.set(outward);
+}
+
+/// How this command reaches servers.
+pub fn of_command() -> Outward {
+    OF_COMMAND.get().cloned().unwrap_or_default()
+}
+
+impl OutwardArgs {
+    /// `None`: they say nothing.
+    fn outward(self) -> anyhow::Result<Option<Outward>> {
+        let Self { tls_ca, tls_cert, tls_key, tls_crl, tls_connect, login_file } = self;
+        let config = TlsConfig { certificate: tls_cert, key: tls_key, authorities: tls_ca, revoked: tls_crl };
+        if config.is_empty() && login_file.is_none() && tls_connect.is_none() {
+            return Ok(None);
+        }
+        let has_authorities = config.authorities.is_some();
+        let tls = if config.is_empty() { None } else { Some(Tls::load(config)?) };
+        make(tls.as_ref(), has_authorities, tls_connect.flatten(), login_file).map(Some)
+    }
+}
