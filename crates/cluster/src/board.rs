@@ -13,6 +13,11 @@ use crate::notice::Notice;
 use crate::post_names::{name, text};
 use crate::topologies::Taken;
 
+/// A post is repeated after so long, in milliseconds: else it expires.
+pub(crate) const REPEAT: u64 = LIFE / 10;
+/// An author that has missed three times to repeat its post is gone, or reaches none of these boards.
+const GONE: u64 = 3 * REPEAT + REPEAT / 2;
+
 /// Lists of one node in a post, at most.
 const LISTS_MAX: usize = 8;
 
@@ -69,6 +74,8 @@ pub(crate) struct Posts {
     /// Topologies of which was heard since this was last taken, however long ago they were said.
     pub(crate) said: Vec<Taken>,
     pub(crate) notice_number: u64,
+    /// Posts of processes that are gone, which this one has taken over: their authors, and what takes them off the boards.
+    pub(crate) taken_over: Vec<(u64, Vec<u8>)>,
     /// Other apps whose processes post on these boards, and when one was heard last.
     other_apps: HashMap<String, u64>,
     /// What was told to the nodes is not what was heard.
@@ -94,6 +101,7 @@ impl Posts {
             notice_post: Vec::new(),
             said: Vec::new(),
             notice_number: 0,
+            taken_over: Vec::new(),
             other_apps: HashMap::new(),
             is_changed: false,
         }
@@ -140,6 +148,21 @@ impl Posts {
             self.is_changed |= !is_known;
             self.heard.insert(author, Post { at: now, number, bytes, lacks });
         }
+    }
+
+    /// Takes over the posts of authors that have not repeated them for so long that they are gone: what nodes lack by these.
+    /// [`Posts::taken_over`] has what is to stand in their place once this process has posted the same.
+    pub(crate) fn take_over(&mut self, app: &str, now: u64) -> Lacks {
+        let mut lacks = Lacks::new();
+        let is_gone = |post: &Post| !post.lacks.is_empty() && post.at.saturating_add(GONE) <= now;
+        for (author, post) in self.heard.iter_mut().filter(|(_, post)| is_gone(post)) {
+            // One that goes on has counted further meanwhile.
+            post.number = post.number.saturating_add(1);
+            self.taken_over.push((*author, encode(post.number, app, &Lacks::new())));
+            lacks.append(&mut post.lacks);
+            self.is_changed = true;
+        }
+        lacks
     }
 
     fn note_other_app(&mut self, post: &[u8], app: &str, now: u64) {

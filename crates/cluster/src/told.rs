@@ -7,9 +7,10 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use moneta_background::Run;
-use moneta_store::board::{LIFE, POST_MAX};
+use moneta_store::Version;
+use moneta_store::board::POST_MAX;
 
-use crate::board::{Lacks, encode};
+use crate::board::{Lacks, REPEAT, encode};
 use crate::cluster::Cluster;
 use crate::error::ClusterError;
 use crate::layout::Layout;
@@ -22,8 +23,6 @@ use crate::topologies::Topologies;
 const PAUSE: Duration = Duration::from_millis(900);
 /// How often it is looked whether the store is closed.
 const LOOK: Duration = Duration::from_millis(100);
-/// A post is repeated after so long, in milliseconds: else it expires.
-const REPEAT: u64 = LIFE / 10;
 /// Marks of each kind and node in a post: as many of these as it has room for.
 const MARKS: [usize; 3] = [1024, 256, 1];
 
@@ -61,8 +60,9 @@ impl ClusterShared {
         let layout = self.layout();
         let now = self.clock.millis();
         self.tell_now.store(false, Ordering::Relaxed);
+        self.take_over(&layout, now);
         self.make_post(&layout, now);
-        let (mine, ours) = {
+        let (mine, ours, taken_over) = {
             let own = self.own_notice(&layout, now);
             let said = own.topologies.0.clone();
             let mut standing = self.standing.lock();
@@ -72,7 +72,7 @@ impl ClusterShared {
             board.announce(&self.config.app, own, now);
             let mine = encode(board.number, &self.config.app, &board.own);
             let ours = (board.together, board.notice_number, board.notice_post.clone());
-            ((board.author, board.number, mine), ours)
+            ((board.author, board.number, mine), ours, std::mem::take(&mut board.taken_over))
         };
         for replica in &layout.replicas {
             let nodes = &layout.nodes[replica.first..replica.first + replica.count];
@@ -96,6 +96,10 @@ impl ClusterShared {
                         node.board.lock().posted = mine.1;
                     }
                 }
+                // Behind this process's own post, which has the same.
+                for (author, post) in &taken_over {
+                    self.exchange_with(node, Some((*author, post)), now);
+                }
                 if noticed != ours.1 && self.exchange_with(node, Some((ours.0, &ours.2)), now) == Some(true) {
                     node.board.lock().noticed = ours.1;
                 }
@@ -110,6 +114,23 @@ impl ClusterShared {
             for node in &layout.nodes {
                 node.hints.tell(all.get(node.name.as_str()).cloned().unwrap_or_default());
             }
+        }
+    }
+
+    /// What a process that is gone has told of nodes is in doubt there by what this one knows itself: so it is compared with
+    /// other copies, and told to others.
+    fn take_over(&self, layout: &Layout, now: u64) {
+        // One that was cut off, or stopped, has heard none of them, and hears them first.
+        if self.heard_at.load(Ordering::Relaxed).saturating_add(REPEAT) <= now {
+            return;
+        }
+        let lacks = self.board.lock().take_over(&self.config.app, now);
+        for (name, marks) in lacks {
+            let Some(node) = layout.nodes.iter().find(|node| node.name == name) else { continue };
+            tracing::info!(app = self.config.app, node = name, "keys that a process which is gone knew to be lacking are compared");
+            // A version from the future would never be settled, and no write has it.
+            let limit = Version::at(now);
+            marks.iter().for_each(|marks| node.hints.add_doubt(&marks.doubt(limit)));
         }
     }
 

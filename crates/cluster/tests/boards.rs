@@ -216,23 +216,55 @@ fn nodes_without_boards_carry_nothing() {
     assert!(!world.is_doubted(1, "key1") && world.is_doubted(0, "key1"));
 }
 
+/// Its hints are lost. Before, what it had told counted for ten minutes, and then the copy showed what was old until the keys
+/// were written again.
 #[test]
-fn what_a_proxy_has_told_that_is_gone_counts_for_ten_minutes() {
+fn what_a_proxy_has_told_that_is_gone_another_one_compares() {
+    for hint_bytes in [1 << 20, 300] {
+        let world = World::new(hint_bytes, true);
+        let keys: Vec<String> = (0..50).map(|number| format!("key{number}")).collect();
+        keys.iter().for_each(|key| assert!(set(&world.proxies[0].0, key, 0).is_ok()));
+        world.cut(0, "c0:11211", true);
+        keys[..25].iter().for_each(|key| assert!(set(&world.proxies[0].0, key, 0).is_ok()));
+        keys[25..].iter().for_each(|key| world.delete(0, key));
+        world.second(0);
+        // It is killed. The other one, which reads near that copy, goes on.
+        let (proxy, _) = &world.proxies[1];
+        for round in 0..700 {
+            world.clock.advance(1);
+            block_on(proxy.maintain());
+            block_on(proxy.sweep());
+            proxy.exchange(round);
+            if round % 50 == 0 {
+                for key in &keys {
+                    assert_eq!(world.read(1, key), world.nodes[0].version(key), "{key} after {round} seconds");
+                }
+            }
+        }
+        let differing = keys.iter().filter(|key| world.nodes[2].version(key) != world.nodes[0].version(key)).count();
+        assert_eq!(differing, 0, "of 50 with {hint_bytes} bytes of hints");
+        assert!(keys.iter().all(|key| !world.is_doubted(1, key)), "it ends");
+    }
+}
+
+/// It has not told it for a while, as it was cut off: it is no other's to take back then.
+#[test]
+fn a_proxy_that_was_cut_off_for_long_tells_again() {
     let world = World::new(1 << 20, true);
     assert!(set(&world.proxies[0].0, "key1", 0).is_ok());
     world.cut(0, "c0:11211", true);
     assert!(set(&world.proxies[0].0, "key1", 0).is_ok());
     world.second(0);
-    assert!(world.is_doubted(1, "key1"));
-    // It is killed. The other one goes on.
-    for round in 0..590 {
-        world.clock.advance(1);
-        world.proxies[1].0.exchange(round);
+    let names = ["a0:11211", "b0:11211"];
+    names.iter().for_each(|name| world.cut(0, name, true));
+    for round in 0..300 {
+        world.second(round);
+        block_on(world.proxies[1].0.sweep());
     }
+    assert!(!world.is_doubted(1, "key1"), "it was compared");
+    names.iter().for_each(|name| world.cut(0, name, false));
+    (0..3).for_each(|round| world.second(round));
     assert!(world.is_doubted(1, "key1"));
-    world.clock.advance(20);
-    world.proxies[1].0.exchange(0);
-    assert!(!world.is_doubted(1, "key1"));
 }
 
 /// A copy that has come back empty says nothing of what is older by not having it.

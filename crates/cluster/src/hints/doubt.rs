@@ -45,7 +45,7 @@ impl Doubt {
         self.raise((place >> (64 - BUCKET_BITS)) as usize, version)
     }
 
-    fn raise(&mut self, bucket: usize, version: Version) -> bool {
+    pub(super) fn raise(&mut self, bucket: usize, version: Version) -> bool {
         let known = &mut self.versions[bucket];
         let is_new = version > *known;
         if is_new {

@@ -60,6 +60,22 @@ impl Marks {
         at.map_or(Version::ZERO, |at| self.versions[at].1)
     }
 
+    /// The buckets of these parts, up to their versions or to `limit`.
+    pub(crate) fn doubt(&self, limit: Version) -> Doubt {
+        let mut doubt = Doubt::default();
+        let is_part = |part: u32| u64::from(part) < 1 << self.bits;
+        for (part, version) in self.versions.iter().filter(|(part, _)| is_part(*part)) {
+            let buckets = match BUCKET_BITS.checked_sub(self.bits) {
+                Some(bits) => *part << bits..=(*part << bits) + ((1 << bits) - 1),
+                None => part >> (self.bits - BUCKET_BITS)..=part >> (self.bits - BUCKET_BITS),
+            };
+            for bucket in buckets {
+                doubt.raise(bucket as usize, (*version).min(limit));
+            }
+        }
+        doubt
+    }
+
     /// `bits u8 | marks u16 | part u32, version u64 | …`, little-endian.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         out.push(self.bits as u8);
@@ -109,6 +125,22 @@ mod tests {
         let twice = Marks::of_places(&[(7 << 40, Version(9)), (7 << 40, Version(4))], 1024);
         assert_eq!(twice.version(7 << 40), Version(9));
         assert_eq!(Marks::of_all(Version(3)).version(place(b"any")), Version(3));
+    }
+
+    #[test]
+    fn the_buckets_of_marks_are_in_doubt() {
+        let many = some(5000);
+        let of_buckets = Marks::of_buckets(&Doubt::of_all(Version(5)), 5000);
+        for marks in [1024, 256, 1].map(|marks_max| Marks::of_places(&many, marks_max)).iter().chain([&of_buckets]) {
+            let doubt = marks.doubt(Version(4_000));
+            let most = |place: u64| marks.version(place).min(Version(4_000));
+            assert!(many.iter().all(|(place, _)| doubt.version(*place) >= most(*place)));
+        }
+        let wrong = Marks { bits: COARSE, versions: [(1 << 20, Version(3))].into() };
+        assert!(wrong.doubt(Version(9)).is_empty(), "a stranger may post anything");
+        let one = Marks::of_places(&some(1), 1024).doubt(Version(9));
+        assert_eq!((one.version(some(1)[0].0), one.marks().count()), (Version(1), 1));
+        assert_eq!(Marks::of_all(Version(3)).doubt(Version(9)), Doubt::of_all(Version(3)));
     }
 
     #[test]
