@@ -30,6 +30,7 @@ use file::LogFile;
 pub(crate) use known::{Belief, Known};
 pub(crate) use lock::FolderLock;
 pub(crate) use marks::Marks;
+use marks::Places;
 pub(crate) use missed::{HintKey, Missed};
 use state::HintsState;
 
@@ -196,19 +197,18 @@ impl Hints {
         if self.is_empty() {
             return Vec::new();
         }
-        let mut places = Vec::new();
+        let mut missed = Places::new(marks_max);
         let mut from = Some(0);
         while let Some(place_of_first) = from {
-            let (some, next) = self.state.lock().some(place_of_first);
-            places.extend(some.iter().map(|(key, missed)| (place(key), missed.version)));
+            let (some, next) = self.state.lock().some_places(place_of_first);
+            some.into_iter().for_each(|(place, version)| missed.add(place, version));
             from = next;
         }
         let state = self.state.lock();
         let flushed = state.floors().last().map(|floor| Marks::of_all(floor.version));
         let doubted = state.doubt().map(|doubt| Marks::of_buckets(doubt, marks_max));
         drop(state);
-        let missed = (!places.is_empty()).then(|| Marks::of_places(&places, marks_max));
-        [flushed, doubted, missed].into_iter().flatten().collect()
+        [flushed, doubted, missed.marks()].into_iter().flatten().collect()
     }
 }
 

@@ -127,7 +127,11 @@ impl ClusterShared {
         let lacks = self.board.lock().take_over(&self.config.app, now);
         for (name, marks) in lacks {
             let Some(node) = layout.nodes.iter().find(|node| node.name == name) else { continue };
-            tracing::info!(app = self.config.app, node = name, "keys that a process which is gone knew to be lacking are compared");
+            tracing::info!(
+                app = self.config.app,
+                node = name,
+                "keys that a process which is gone knew to be lacking are compared"
+            );
             // A version from the future would never be settled, and no write has it.
             let limit = Version::at(now);
             marks.iter().for_each(|marks| node.hints.add_doubt(&marks.doubt(limit)));

@@ -21,6 +21,44 @@ pub(crate) struct Marks {
     versions: Box<[(u32, Version)]>,
 }
 
+/// Places of keys that become marks: no more are kept than there may be marks, however many hints there are.
+pub(crate) struct Places {
+    marks_max: usize,
+    /// By part, [`FINE`]; of more than `marks_max` this is empty.
+    fine: Vec<(u32, Version)>,
+    /// The newest by coarse part, once there are more.
+    coarse: Option<Box<[Version]>>,
+}
+
+impl Places {
+    pub(crate) fn new(marks_max: usize) -> Self {
+        Self { marks_max, fine: Vec::new(), coarse: None }
+    }
+
+    pub(crate) fn add(&mut self, place: u64, version: Version) {
+        let fine = (place >> (64 - FINE)) as u32;
+        if self.coarse.is_none() && self.fine.len() < self.marks_max {
+            return self.fine.push((fine, version));
+        }
+        let coarse = self.coarse.get_or_insert_with(|| vec![Version::ZERO; 1 << COARSE].into());
+        for (part, version) in self.fine.drain(..).chain([(fine, version)]) {
+            let newest = &mut coarse[(part >> (FINE - COARSE)) as usize];
+            *newest = version.max(*newest);
+        }
+    }
+
+    /// `None`: there are no places.
+    pub(crate) fn marks(self) -> Option<Marks> {
+        match self.coarse {
+            None => (!self.fine.is_empty()).then(|| Marks::folded(FINE, self.fine, self.marks_max)),
+            Some(coarse) => {
+                let marks = (0..).zip(coarse).filter(|(_, version)| *version > Version::ZERO);
+                Some(Marks::folded(COARSE, marks.collect(), self.marks_max))
+            }
+        }
+    }
+}
+
 impl Marks {
     /// All keys.
     pub(crate) fn of_all(version: Version) -> Self {
@@ -29,11 +67,6 @@ impl Marks {
 
     pub(crate) fn of_buckets(doubt: &Doubt, marks_max: usize) -> Self {
         Self::folded(BUCKET_BITS, doubt.marks().collect(), marks_max)
-    }
-
-    pub(crate) fn of_places(places: &[(u64, Version)], marks_max: usize) -> Self {
-        let part = |place: u64| (place >> (64 - FINE)) as u32;
-        Self::folded(FINE, places.iter().map(|(place, version)| (part(*place), *version)).collect(), marks_max)
     }
 
     /// More marks than `marks_max` are folded into larger parts, or into one.
@@ -106,6 +139,12 @@ mod tests {
     use super::super::place;
     use super::*;
 
+    fn of_places(places: &[(u64, Version)], marks_max: usize) -> Marks {
+        let mut some = Places::new(marks_max);
+        places.iter().for_each(|(place, version)| some.add(*place, *version));
+        some.marks().expect("there are some")
+    }
+
     fn some(count: u64) -> Vec<(u64, Version)> {
         (0..count).map(|key| (place(&key.to_le_bytes()), Version(key + 1))).collect()
     }
@@ -113,16 +152,16 @@ mod tests {
     #[test]
     fn they_tell_each_key_or_a_part_with_its_newest() {
         let few = some(1000);
-        let marks = Marks::of_places(&few, 1024);
+        let marks = of_places(&few, 1024);
         assert!(few.iter().all(|(place, version)| marks.version(*place) == *version));
         assert_eq!(marks.version(place(b"another")), Version::ZERO);
         let many = some(5000);
         for (marks_max, parts) in [(1024, 256), (256, 256), (1, 1)] {
-            let marks = Marks::of_places(&many, marks_max);
+            let marks = of_places(&many, marks_max);
             assert!(marks.versions.len() <= parts);
             assert!(many.iter().all(|(place, version)| marks.version(*place) >= *version));
         }
-        let twice = Marks::of_places(&[(7 << 40, Version(9)), (7 << 40, Version(4))], 1024);
+        let twice = of_places(&[(7 << 40, Version(9)), (7 << 40, Version(4))], 1024);
         assert_eq!(twice.version(7 << 40), Version(9));
         assert_eq!(Marks::of_all(Version(3)).version(place(b"any")), Version(3));
     }
@@ -131,14 +170,14 @@ mod tests {
     fn the_buckets_of_marks_are_in_doubt() {
         let many = some(5000);
         let of_buckets = Marks::of_buckets(&Doubt::of_all(Version(5)), 5000);
-        for marks in [1024, 256, 1].map(|marks_max| Marks::of_places(&many, marks_max)).iter().chain([&of_buckets]) {
+        for marks in [1024, 256, 1].map(|marks_max| of_places(&many, marks_max)).iter().chain([&of_buckets]) {
             let doubt = marks.doubt(Version(4_000));
             let most = |place: u64| marks.version(place).min(Version(4_000));
             assert!(many.iter().all(|(place, _)| doubt.version(*place) >= most(*place)));
         }
         let wrong = Marks { bits: COARSE, versions: [(1 << 20, Version(3))].into() };
         assert!(wrong.doubt(Version(9)).is_empty(), "a stranger may post anything");
-        let one = Marks::of_places(&some(1), 1024).doubt(Version(9));
+        let one = of_places(&some(1), 1024).doubt(Version(9));
         assert_eq!((one.version(some(1)[0].0), one.marks().count()), (Version(1), 1));
         assert_eq!(Marks::of_all(Version(3)).doubt(Version(9)), Doubt::of_all(Version(3)));
     }
@@ -146,7 +185,7 @@ mod tests {
     #[test]
     fn they_are_read_as_they_were_written() {
         let lists = [
-            Marks::of_places(&some(100), 1024),
+            of_places(&some(100), 1024),
             Marks::of_all(Version(8)),
             Marks::of_buckets(&Doubt::of_all(Version(5)), 5000),
         ];

@@ -256,6 +256,14 @@ impl HintsState {
         (some, range.next().map(|(place, _)| *place))
     }
 
+    /// Places of the keys of some hints with the versions missed, from a place in the order on, and the place of the next one.
+    pub(super) fn some_places(&self, from: u64) -> (Vec<(u64, Version)>, Option<u64>) {
+        let mut range = self.order.range(from..);
+        let some = range.by_ref().take(AT_ONCE);
+        let some = some.filter_map(|(_, key)| self.missed.get(key).map(|hint| (place(key), hint.missed.version)));
+        (some.collect(), range.next().map(|(place, _)| *place))
+    }
+
     pub(super) fn counts(&self) -> (u64, u64, u64) {
         (self.missed.len() as u64, self.bytes, self.overflowed)
     }
