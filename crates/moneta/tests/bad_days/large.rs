@@ -35,14 +35,20 @@ fn store_large(proxy: &Proxy) {
 /// Reads the answer to [`get_large`]: how many values there were, and what came after the last.
 fn read_large(stream: &mut TcpStream) -> (usize, String) {
     let (mut answer, mut buffer) = (Vec::new(), vec![0; 256 << 10]);
-    while !answer.ends_with(b"END\r\n") && !answer.ends_with(b"nodes\r\n") {
+    loop {
+        // Values have no line ends.
+        let line = answer.strip_suffix(b"\r\n").map_or(&b""[..], |lines| {
+            let begin = lines.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+            &answer[begin..]
+        });
+        if line == b"END\r\n" || line.starts_with(b"SERVER_ERROR ") {
+            let values = answer.windows(11).filter(|part| part == b"VALUE large").count();
+            return (values, String::from_utf8_lossy(line).into_owned());
+        }
         let count = stream.read(&mut buffer).expect("it answers");
         assert!(count > 0, "closed after {} bytes", answer.len());
         answer.extend_from_slice(&buffer[..count]);
     }
-    let values = answer.windows(11).filter(|part| part == b"VALUE large").count();
-    let last = answer[..answer.len() - 2].iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
-    (values, String::from_utf8_lossy(&answer[last..]).into_owned())
 }
 
 #[test]
