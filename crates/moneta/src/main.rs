@@ -19,6 +19,7 @@ mod routing;
 mod same_endpoint;
 mod stack;
 mod this_program;
+mod tls_files;
 mod users;
 
 use std::io;

@@ -188,7 +188,7 @@ fn memcacheds_other_flags_are_refused_with_what_to_do_instead() {
         (&["-D", "/"], "stats detail"),
         (&["-B", "ascii"], "one port"),
         (&["-e", "/mnt/x"], "--flash PATH:SIZE"),
-        (&["-Z"], "TLS is not offered"),
+        (&["-Z"], "TLS takes a certificate"),
         (&["-N", "2"], "network card"),
         (&["-i"], "Apache-2.0"),
         (&["-o", "idle_timeout=1,hashpwr=20"], "-o hashpwr"),

@@ -42,6 +42,7 @@ pub use opening::Opening;
 pub use outward::Outward;
 pub use stream::Stream;
 pub use tls::{
-    ClientCertificates, PemSource, Tls, TlsAcceptor, TlsConfig, TlsConnector, TlsError, TlsFailure, TlsSummary,
+    ClientCertificates, PemSource, PreparedTls, Tls, TlsAcceptor, TlsConfig, TlsConnector, TlsError, TlsFailure,
+    TlsSummary,
 };
 pub use transport::{Received, Transport, TransportError};

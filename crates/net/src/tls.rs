@@ -19,7 +19,7 @@ mod validity;
 
 pub use acceptor::{ClientCertificates, TlsAcceptor};
 pub use connector::TlsConnector;
-pub use credentials::{Tls, TlsConfig};
+pub use credentials::{PreparedTls, Tls, TlsConfig};
 pub(crate) use encrypted::Encrypted;
 pub use encrypted::TlsSummary;
 pub use error::{TlsError, TlsFailure};

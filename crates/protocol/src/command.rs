@@ -188,6 +188,8 @@ pub enum Command<'a> {
         /// How to answer.
         style: Style<'a>,
     },
+    /// `refresh_certs`: certificates are read again.
+    RefreshCerts(Style<'a>),
     /// `quit`: close without a word (binary QUIT answers first, QUITQ does not).
     Quit(Style<'a>),
     /// `stats`, with its arguments as sent: empty for the general group.

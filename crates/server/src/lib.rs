@@ -4,6 +4,7 @@
 //! everything that understands the protocol can be tested without sockets. [`server`] assembles all of it.
 
 pub mod auth;
+mod certificates;
 pub mod client_memory;
 pub mod config;
 mod counter;
@@ -54,6 +55,7 @@ mod wake;
 mod worker;
 
 pub use admin::{Admin, metrics};
+pub use certificates::Certificates;
 pub use client_addresses::AddressLimits;
 pub use config::{HandshakeLimits, ListenAddress, Listener, ListenerLimits, ServerConfig};
 pub use error::ServerError;

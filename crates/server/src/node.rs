@@ -12,6 +12,7 @@ use moneta_users::Users;
 use parking_lot::Mutex;
 
 use crate::auth::Authenticator;
+use crate::certificates::Certificates;
 use crate::client_memory::ClientMemory;
 use crate::connection_registry::{ConnectionRegistry, RegistryView};
 pub use crate::connections::{ConnectionView, ListConnections};
@@ -65,6 +66,8 @@ pub struct Surroundings {
     pub connections: Option<Box<dyn ListConnections>>,
     /// Who may do what, on listeners whose clients have to be users; `None`: all clients may.
     pub users: Option<Arc<Users>>,
+    /// What the listeners' TLS stands on, if some have it.
+    pub certificates: Option<Arc<Certificates>>,
 }
 
 /// State shared by all workers of one server.
@@ -87,6 +90,8 @@ pub struct Node {
     pub authenticator: Authenticator,
     /// Who may do what, on listeners whose clients have to be users.
     pub users: Option<Arc<Users>>,
+    /// What the listeners' TLS stands on.
+    pub(crate) certificates: Option<Arc<Certificates>>,
     /// Log-ins that failed lately.
     pub(crate) login_failures: LoginFailures,
     /// Unix second of the start.
@@ -138,7 +143,7 @@ impl Node {
         clock: Arc<Clock>,
         authenticator: Authenticator,
     ) -> Self {
-        let Surroundings { phases, log, routes, app_limits, connections, users } = surroundings;
+        let Surroundings { phases, log, routes, app_limits, connections, users, certificates } = surroundings;
         let connection_registry = Arc::<ConnectionRegistry>::default();
         let connections = connections.unwrap_or_else(|| {
             Box::new(RegistryView { registry: Arc::clone(&connection_registry), clock: Arc::clone(&clock) })
@@ -163,6 +168,7 @@ impl Node {
             readers: Arc::default(),
             authenticator,
             users,
+            certificates,
             prefixes: Prefixes::default(),
             observing: Mutex::default(),
             crawler: AtomicBool::new(true),

@@ -42,16 +42,19 @@ impl Commands {
     /// Lists of keys, and `changes`, in spite of [`crate::node::NodeSettings::dump_enabled`]: for a listener that only proxies
     /// reach.
     pub const DUMP: Self = Self(512);
+    /// `refresh_certs`.
+    pub const REFRESH_CERTS: Self = Self(1024);
     /// None of them.
     pub const NONE: Self = Self(0);
     /// All of them but [`Commands::DUMP`], which has to be named.
-    pub const ALL: Self = Self(511);
+    pub const ALL: Self = Self(511 | 1024);
     /// Each command with its name.
-    pub const NAMED: [(&'static str, Self); 10] = [
+    pub const NAMED: [(&'static str, Self); 11] = [
         ("cache_memlimit", Self::CACHE_MEMLIMIT),
         ("dump", Self::DUMP),
         ("flush_all", Self::FLUSH_ALL),
         ("lru_crawler", Self::LRU_CRAWLER),
+        ("refresh_certs", Self::REFRESH_CERTS),
         ("shutdown", Self::SHUTDOWN),
         ("stats_conns", Self::STATS_CONNS),
         ("stats_detail", Self::STATS_DETAIL),

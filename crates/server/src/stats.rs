@@ -8,6 +8,7 @@ mod lister;
 mod listing;
 mod slabs;
 
+use moneta_net::PemSource;
 use moneta_protocol::command::Style;
 use moneta_protocol::encode;
 use moneta_protocol::refusal::Message;
@@ -158,5 +159,13 @@ fn settings(worker: &Worker, lister: &mut Lister<'_>) {
     lister.put("hash_algorithm", worker.store.seed().name());
     lister.put("idle_timeout", live.idle_seconds());
     lister.put_flag("track_sizes", false);
-    lister.put_flag("ssl_enabled", false);
+    lister.put_flag("ssl_enabled", node.certificates.is_some());
+    if let Some(certificates) = &node.certificates {
+        let source = |source: &Option<PemSource>| source.as_ref().map_or_else(|| "NULL".into(), PemSource::to_string);
+        lister.put("ssl_chain_cert", source(&certificates.config.certificate));
+        lister.put("ssl_key", source(&certificates.config.key));
+        lister.put("ssl_verify_mode", certificates.clients as u8);
+        lister.put("ssl_ca_cert", source(&certificates.config.authorities));
+        lister.put("ssl_min_version", "tlsv1.2");
+    }
 }

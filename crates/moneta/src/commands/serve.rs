@@ -19,11 +19,11 @@ use moneta_process::phases::Phases;
 use moneta_process::signals::Signals;
 use moneta_process::startup::{self, PidFile};
 use moneta_process::supervisor::Supervisor;
-use moneta_server::Admin;
 use moneta_server::config::{ListenAddress, ServerConfig};
 use moneta_server::error::ServerError;
 use moneta_server::node::{AppLimits, Node, NodeSettings, Routes, Surroundings};
 use moneta_server::server::{RunningServer, Server};
+use moneta_server::{Admin, Certificates};
 use moneta_store::{Clock, Store, component};
 use nix::sys::stat::{Mode, umask};
 
@@ -38,6 +38,7 @@ use crate::options::{flags, foreign};
 use crate::reload::Reload;
 use crate::routing::Routing;
 use crate::stack;
+use crate::tls_files;
 use crate::{drawing, endpoints, outward, proxy as proxy_stores};
 
 /// The subcommand.
@@ -110,7 +111,9 @@ pub fn start(matches: &ArgMatches, settings: Settings) -> anyhow::Result<()> {
     let catching_up = catch_up::round(&store, &settings, &outward, &recovery, &clock);
     let store = catching_up.as_ref().map_or(store, CatchingUp::store);
     let app_limits = apps.as_ref().and_then(|apps| AppAllowances::new(apps, &settings.apps));
+    let certificates = tls::certificates(&settings, tls.as_ref());
     let surroundings = Surroundings {
+        certificates: certificates.clone(),
         phases,
         log: Some(log.handle.clone()),
         routes: apps.clone().map(|apps| Arc::new(Routing::new(apps)) as Arc<dyn Routes>),
@@ -120,7 +123,8 @@ pub fn start(matches: &ArgMatches, settings: Settings) -> anyhow::Result<()> {
     };
     let node = Arc::new(Node::within(surroundings, node, clock, authenticator));
     let log = log.handle.clone();
-    let start = Start { matches, settings, outward, config, tls, log, node, apps, admin, supervisor, catching_up };
+    let start =
+        Start { matches, settings, outward, config, certificates, log, node, apps, admin, supervisor, catching_up };
     start.serve(store)
 }
 
@@ -130,7 +134,7 @@ struct Start<'a> {
     settings: Settings,
     outward: Outward,
     config: ServerConfig,
-    tls: Option<Arc<Tls>>,
+    certificates: Option<Arc<Certificates>>,
     log: LogHandle,
     node: Arc<Node>,
     /// Those of a proxy.
@@ -143,7 +147,8 @@ struct Start<'a> {
 impl Start<'_> {
     /// Serves `store` until told to stop, and then brings it to rest.
     fn serve(self, store: Arc<dyn Store>) -> anyhow::Result<()> {
-        let Self { matches, settings, outward, config, tls, log, node, apps, admin, supervisor, catching_up } = self;
+        let Self { matches, settings, outward, config, certificates, log, node, apps, admin, supervisor, catching_up } =
+            self;
         let pid_file = flags::foreign_value(matches, foreign::PIDFILE).map(PathBuf::from);
         let detached = flags::has_foreign(matches, foreign::DAEMON);
         let mut subscribers = Subscribers::default();
@@ -151,7 +156,9 @@ impl Start<'_> {
         network::subscribe(&mut subscribers, &node);
         access::subscribe(&mut subscribers, &node, settings.is_proxy());
         memory::subscribe(&mut subscribers, &store);
-        tls::subscribe(&mut subscribers, tls.as_ref());
+        tls::subscribe(&mut subscribers, certificates.as_ref());
+        // Until the end, with all tasks.
+        let _follows = certificates.as_ref().map(tls_files::follow).transpose().context("no files are looked at")?;
         let _fresh = outward::keep_fresh(&outward, &mut subscribers)?;
         let mut of_apps = Vec::new();
         for (app, known) in settings.apps.iter().zip(apps.iter().flat_map(|apps| apps.all())) {

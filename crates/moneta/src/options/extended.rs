@@ -19,6 +19,11 @@ const CONNECTIONS: &str = "connections over the limit are always told so and clo
 const BUFFERS: &str = "what is buffered for a client is bounded by --output-limit";
 const LOGS: &str = "the queue of a watcher has a fixed size";
 const PRIVILEGES: &str = "the node keeps the privileges that it is started with; -u gives them up";
+const VERSIONS: &str = "TLS 1.2 and 1.3 are spoken, and nothing older";
+const SUITES: &str =
+    "the suites of TLS are those with forward secrecy and authenticated encryption, and cannot be chosen";
+const RECORDS: &str = "records are as large as what is sent, and the kernel does no TLS";
+const TICKETS: &str = "sessions are resumed with tickets";
 const TIER: &str = "the SSD tier has other options, beginning with --flash PATH:SIZE";
 const PROXY: &str = "the node is no proxy";
 
@@ -64,11 +69,34 @@ const NAMES: &[(&str, &[&str])] = &[
     (BUFFERS, &["resp_obj_mem_limit", "read_obj_mem_limit", "read_buf_mem_limit"]),
     ("replies are not kept with items", &["inline_ascii_resp", "no_inline_ascii_resp"]),
     ("meta replies are those of memcached 1.6.45", &["meta_response_old"]),
+    (RECORDS, &["ssl_wbuf_size", "ssl_kernel_tls"]),
+    (TICKETS, &["ssl_session_cache"]),
     (PRIVILEGES, &["drop_privileges", "no_drop_privileges"]),
 ];
 
+/// Names that are options here, by another word.
+const RENAMED: &[(&str, &str)] = &[
+    ("ssl_chain_cert", "tls_cert"),
+    ("ssl_key", "tls_key"),
+    ("ssl_ca_cert", "tls_ca"),
+    ("ssl_verify_mode", "tls_clients"),
+];
+
+/// The option that `-o NAME=VALUE` is here, and its value; `None` where it has no other name.
+pub fn renamed<'a>(name: &str, value: &'a str) -> Option<(&'static str, &'a str)> {
+    let (_, key) = RENAMED.iter().find(|(known, _)| *known == name)?;
+    let value = match (name, value) {
+        // As OpenSSL counts them; the last asks once a connection, as TLS here always does.
+        ("ssl_verify_mode", "0") => "none",
+        ("ssl_verify_mode", "1") => "ask",
+        ("ssl_verify_mode", "2" | "3") => "require",
+        _ => value,
+    };
+    Some((key, value))
+}
+
 /// What `name` means here.
-pub fn meaning(name: &str) -> Extended {
+pub fn meaning(name: &str, value: &str) -> Extended {
     if let Some((meaning, _)) = NAMES.iter().find(|(_, names)| names.contains(&name)) {
         return Extended::Noted(meaning);
     }
@@ -79,8 +107,13 @@ pub fn meaning(name: &str) -> Extended {
     if name.starts_with("ext_") {
         return Extended::Noted(TIER);
     }
-    if name.starts_with("ssl_") {
-        return Extended::Noted("TLS is not offered");
+    match (name, value) {
+        ("ssl_min_version", "0" | "1" | "2") => return Extended::Noted(VERSIONS),
+        ("ssl_min_version", _) => return Extended::Refused("TLS 1.2 is spoken beside 1.3, and cannot be turned off"),
+        ("ssl_keyformat", "1" | "PEM") => return Extended::Noted("keys are in PEM"),
+        ("ssl_keyformat", _) => return Extended::Refused("keys are in PEM"),
+        ("ssl_ciphers", _) => return Extended::Refused(SUITES),
+        _ => {}
     }
     if name.starts_with("proxy_") {
         return Extended::Refused(PROXY);
@@ -94,5 +127,5 @@ pub fn noted() -> impl Iterator<Item = (String, &'static str)> {
         let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
         (names.join(", "), *meaning)
     });
-    names.chain([("`ssl_*`".to_owned(), "TLS is not offered"), ("`ext_*` but `ext_path`".to_owned(), TIER)])
+    names.chain([("`ssl_min_version` up to 2".to_owned(), VERSIONS), ("`ext_*` but `ext_path`".to_owned(), TIER)])
 }

@@ -7,7 +7,7 @@ use moneta_options::sources::Source;
 use moneta_options::values::Written;
 
 use crate::options::extended::{self, Extended};
-use crate::options::foreign::{FOREIGN, Fate};
+use crate::options::foreign::{self, FOREIGN, Fate};
 use crate::options::sections;
 
 /// Name of the `-o` argument.
@@ -120,22 +120,39 @@ pub fn foreign_value<'a>(matches: &'a ArgMatches, long: &str) -> Option<&'a str>
     matches.get_many::<String>(long)?.next_back().map(String::as_str)
 }
 
+/// Refuses `-Z` without a certificate, and one of memcached's spelling without `-Z`: memcached serves plain text then.
+pub fn refuse_tls(matches: &ArgMatches, has_certificate: bool) -> Option<Refusal> {
+    let is_on = has_foreign(matches, foreign::TLS);
+    if is_on && !has_certificate {
+        let why = "TLS takes a certificate: --tls-cert, or -o ssl_chain_cert";
+        return Some(Refusal::sentence(format!("-Z (--enable-ssl): {why}")));
+    }
+    let named = extended_options(matches).find(|(name, value)| extended::renamed(name, value).is_some());
+    let (name, _) = named.filter(|_| !is_on)?;
+    Some(Refusal::sentence(format!("-o {name}: it takes -Z (--enable-ssl), which turns TLS on")))
+}
+
 /// The names of `-o` that are not options here, with what they mean.
 fn foreign_extended(matches: &ArgMatches) -> impl Iterator<Item = (&str, Extended)> {
     let is_option =
         |name: &str| sections::options().any(|option| option.about().is_extended && option.about().key == name);
-    extended_options(matches).filter(move |(name, _)| !is_option(name)).map(|(name, _)| (name, extended::meaning(name)))
+    let is_option = move |name: &str| is_option(name) || extended::renamed(name, "").is_some();
+    let others = extended_options(matches).filter(move |(name, _)| !is_option(name));
+    others.map(|(name, value)| (name, extended::meaning(name, value)))
 }
 
 /// The options that memcached has as `-o KEY=VALUE`.
 pub struct OfExtended<'a>(pub &'a ArgMatches);
 
-impl Source for OfExtended<'_> {
+impl<'a> Source for OfExtended<'a> {
     /// The last one counts.
     fn written(&self, option: &dyn Declaration) -> Option<Written> {
         let about = option.about();
-        let values = extended_options(self.0).filter(|(name, _)| about.is_extended && *name == about.key);
-        let (name, value) = values.last()?;
+        let value_of = |(name, value): (&'a str, &'a str)| match extended::renamed(name, value) {
+            Some((key, value)) => (key == about.key).then_some((name, value)),
+            None => (about.is_extended && name == about.key).then_some((name, value)),
+        };
+        let (name, value) = extended_options(self.0).filter_map(value_of).last()?;
         Some(Written { text: value.into(), origin: Origin::Flag(format!("-o {name}")) })
     }
 }

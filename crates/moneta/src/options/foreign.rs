@@ -44,6 +44,9 @@ pub const PIDFILE: &str = "pidfile";
 /// Long name of the flag that allows core dumps.
 pub const CORE_DUMPS: &str = "enable-coredumps";
 
+/// Long name of the flag that turns TLS on.
+pub const TLS: &str = "enable-ssl";
+
 /// All of them, by memcached 1.6.
 pub const FOREIGN: &[ForeignFlag] = &[
     flag(
@@ -106,10 +109,10 @@ pub const FOREIGN: &[ForeignFlag] = &[
     flag('e', "memory-file", true, Fate::Refused, "items are kept over a restart on SSD: give --flash PATH:SIZE"),
     flag(
         'Z',
-        "enable-ssl",
+        TLS,
         false,
-        Fate::Refused,
-        "TLS is not offered; put a TLS proxy in front, or listen on a Unix socket",
+        Fate::Done,
+        "TCP listeners speak TLS, which takes a certificate: --tls-cert alone turns it on too, -o ssl_chain_cert needs this flag",
     ),
     flag(
         'N',

@@ -11,6 +11,7 @@ use moneta_options::values::Values;
 use crate::options::app::AppTable;
 use crate::options::flags::{self, OfExtended};
 use crate::options::listener::ExtraListener;
+use crate::options::sections::tls::TLS_CERT;
 use crate::options::{app, listener, sections};
 
 /// What a file may hold.
@@ -48,6 +49,7 @@ impl Resolved {
         }
         let (flags, extended, environment) = (Flags(matches), OfExtended(matches), Environment(environment));
         let values = gather(&sections::ALL, &[&flags, &extended, &environment, &file], &mut refusals);
+        refusals.extend(flags::refuse_tls(matches, values.get(&TLS_CERT).is_some()));
         if refusals.is_empty() { Ok(Self { values, listeners, apps }) } else { Err(Refused(refusals).into()) }
     }
 }

@@ -102,6 +102,7 @@ fn decode_simple<'a>(word: &[u8], rest: &'a [u8], wide_times: bool) -> Result<Co
             .map_or(Command::Version(Style::Text(TextStyle::default())), Command::Grant)),
         b"quit" => Ok(Command::Quit(Style::Text(TextStyle::default()))),
         b"verbosity" => verbosity(&tokens, style),
+        b"refresh_certs" => Ok(Command::RefreshCerts(style)),
         b"cache_memlimit" => cache_memlimit(&tokens, style),
         b"stats" => Ok(Command::Stats { arguments, style: Style::Text(TextStyle::default()) }),
         b"watch" => Ok(Command::Watch { arguments }),

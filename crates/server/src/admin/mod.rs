@@ -18,6 +18,7 @@ use moneta_admin::{AdminConfig, AdminError, Places, Right, Route, Tally, tally, 
 use moneta_store::Progress;
 use moneta_store::metric::{Metric, Reading};
 
+use crate::certificates;
 use crate::counters;
 use crate::error::ServerError;
 use crate::listener_state;
@@ -33,6 +34,7 @@ pub fn metrics() -> impl Iterator<Item = Metric> {
         .iter()
         .map(Reading::metric)
         .chain(of_counters)
+        .chain(certificates::METRICS.iter().map(Reading::metric))
         .chain(of_listeners)
         .chain(of_admin)
         .chain([metrics::APP_LIMITS])

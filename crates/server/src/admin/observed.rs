@@ -8,6 +8,7 @@ use moneta_store::{Cx, Health, Report, Store, component};
 
 use super::metrics::{APP_LIMITS, TABLE};
 use super::snapshot::Snapshot;
+use crate::certificates;
 use crate::config::ListenAddress;
 use crate::counters;
 use crate::limits::Refused;
@@ -74,6 +75,7 @@ impl Observed {
         let now = Snapshot::of(&self.node, ready);
         let mut all = samples(TABLE, &now);
         all.extend(samples(counters::METRICS, &now.totals));
+        all.extend(self.node.certificates.iter().flat_map(|of| samples(certificates::METRICS, &**of)));
         all.extend(self.listener_samples());
         all.extend(self.app_samples());
         all.extend(self.report().samples());

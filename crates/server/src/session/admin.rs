@@ -13,7 +13,7 @@ use super::{After, Flow, Session, Stage, Worker, tuning};
 use crate::dump::{Dump, DumpKind};
 use crate::feed::Changes;
 use crate::peer::Commands;
-use crate::stats;
+use crate::stats::{self, Listing};
 use crate::watch;
 
 /// Highest verbosity; higher values mean the same.
@@ -45,6 +45,13 @@ impl Session {
                 node.set_verbosity(level.min(VERBOSITY_MAX));
                 (style, "OK")
             }
+            Command::RefreshCerts(style) => match Listing::of_certificates(&worker.node, &style) {
+                Ok(listing) => {
+                    self.extras().listing = Some(listing);
+                    return Flow::Next;
+                }
+                Err(line) => (style, line),
+            },
             Command::CacheMemlimit { mebibytes, style } => (style, memlimit(worker, mebibytes)),
             Command::Stats { arguments, style } => {
                 if !matches!(style, Style::Binary(_)) && words(arguments).next() == Some(b"cachedump") {

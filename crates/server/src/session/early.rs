@@ -40,6 +40,7 @@ impl Session {
             | Command::Noop(_)
             | Command::Version(_)
             | Command::Grant(_)
+            | Command::RefreshCerts(_)
             | Command::Verbosity { .. }
             | Command::Quit(_)
             | Command::CacheMemlimit { .. }

@@ -66,6 +66,7 @@ fn asked<'a>(command: &Command<'a>) -> Option<(Keys<'a>, Style<'a>)> {
         | Command::Versions(style)
         | Command::FlushAll { style, .. }
         | Command::Version(style)
+        | Command::RefreshCerts(style)
         | Command::Verbosity { style, .. }
         | Command::Stats { style, .. }
         | Command::CacheMemlimit { style, .. }

@@ -56,6 +56,7 @@ pub(super) fn needed<'a>(command: &Command<'a>, node: &Node) -> Option<Needed<'a
             _ => return None,
         },
         Command::CacheMemlimit { style, .. } => (Commands::CACHE_MEMLIMIT, "cache_memlimit", style),
+        Command::RefreshCerts(style) => (Commands::REFRESH_CERTS, "refresh_certs", style),
         Command::Verbosity { style, .. } => (Commands::VERBOSITY, "verbosity", style),
         Command::Watch { .. } => (Commands::WATCH, "watch", text),
         // Where it is off for all, memcached's own answer says so.

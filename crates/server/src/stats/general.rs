@@ -7,6 +7,7 @@ use moneta_admin::usage::ProcessorTime;
 use moneta_store::StoreStats;
 use moneta_store::metric::{Sample, Value};
 
+use crate::counters::Totals;
 use crate::session::Worker;
 use crate::version::{MONETA_VERSION, VERSION};
 
@@ -107,6 +108,10 @@ fn of_server(worker: &Worker, store: &StoreStats) -> Vec<Statistic> {
     put("rejected_connections", counters.rejected_connections.into());
     put("connection_structures", counters.curr_connections.into());
     counters.each_listed(|name, value| put(name, value.into()));
+    if let Some(certificates) = &node.certificates {
+        put("ssl_handshake_errors", handshake_errors(&counters).into());
+        put("time_since_server_cert_refresh", certificates.age().into());
+    }
     let watchers = node.watchers.stats();
     put("log_watcher_skipped", watchers.skipped.into());
     put("log_watcher_sent", watchers.sent.into());
@@ -116,4 +121,19 @@ fn of_server(worker: &Worker, store: &StoreStats) -> Vec<Statistic> {
     put("accepting_conns", u64::from(counters.curr_connections < max_connections).into());
     put("threads", (settings.threads as u64).into());
     told
+}
+
+/// Handshakes of TLS that failed, for whatever reason.
+fn handshake_errors(counters: &Totals) -> u64 {
+    [
+        counters.tls_handshakes_certificate,
+        counters.tls_handshakes_plain_text,
+        counters.tls_handshakes_refused,
+        counters.tls_handshakes_protocol,
+        counters.tls_handshakes_lost,
+        counters.tls_handshakes_timeout,
+        counters.tls_handshakes_displaced,
+    ]
+    .into_iter()
+    .fold(0, u64::wrapping_add)
 }

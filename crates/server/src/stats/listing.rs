@@ -5,9 +5,11 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use moneta_net::TlsError;
 use moneta_protocol::command::{BinaryStyle, Style};
 use moneta_protocol::encode;
 use moneta_protocol::refusal::Message;
+use moneta_protocol::reply::Reply;
 use moneta_protocol::status::Status;
 use moneta_store::{Cx, Pending, StoreStats, component};
 
@@ -37,6 +39,8 @@ enum What {
     Prefixes { shown: Shown, after: Option<Box<[u8]>> },
     /// Of a proxy: what the nodes of a copy hold. `None`: there is no thread to ask them.
     OfStore { group: Group, pending: Option<Pending<StoreStats>> },
+    /// `refresh_certs`: what came of it, or the error.
+    Certificates { pending: Pending<Option<TlsError>>, hides: bool },
 }
 
 /// A group of statistics by slab class.
@@ -74,6 +78,15 @@ impl Listing {
         Self::new(What::OfStore { group, pending }, style)
     }
 
+    /// Reads certificates again, on a thread that may wait for files; or the answer where there are none to read.
+    pub(crate) fn of_certificates(node: &Node, style: &Style<'_>) -> Result<Self, &'static str> {
+        let certificates = node.certificates.clone().ok_or("Error TLS not enabled")?;
+        let thread = node.asking().ok_or("SERVER_ERROR no thread to read certificates")?;
+        let pending = thread.submit(move || Ok(certificates.refresh().err()));
+        let hides = matches!(style, Style::Text(style) if style.noreply);
+        Ok(Self::new(What::Certificates { pending, hides }, style))
+    }
+
     fn new(what: What, style: &Style<'_>) -> Self {
         let binary = if let Style::Binary(binary) = style { Some(*binary) } else { None };
         Self { what, binary, value: Vec::new() }
@@ -102,6 +115,18 @@ impl Listing {
                 let out = if self.binary.is_some() { &mut self.value } else { &mut *output };
                 prefixes(node, *shown, after, out)
             }
+            What::Certificates { pending, hides } => {
+                let line = match pending.as_mut().poll(cx) {
+                    Poll::Pending => return Progress::Waiting,
+                    Poll::Ready(Ok(None)) => "OK".to_owned(),
+                    Poll::Ready(Ok(Some(error))) => format!("SERVER_ERROR {error}"),
+                    Poll::Ready(Err(error)) => format!("SERVER_ERROR {error}"),
+                };
+                if !*hides {
+                    encode::reply(&style, &[], Reply::Line(&line), 0, output);
+                }
+                return Progress::All;
+            }
             What::OfStore { group, pending } => match pending.as_mut().map(|pending| pending.as_mut().poll(cx)) {
                 Some(Poll::Pending) => return Progress::Waiting,
                 Some(Poll::Ready(Ok(stats))) if stats.limit > 0 => {
@@ -121,7 +146,9 @@ impl Listing {
             return Progress::Some;
         }
         match self.what {
-            What::Connections { .. } | What::OfStore { .. } => encode::stat_end(&style, output),
+            What::Connections { .. } | What::OfStore { .. } | What::Certificates { .. } => {
+                encode::stat_end(&style, output)
+            }
             What::Prefixes { .. } if self.binary.is_some() => {
                 self.value.extend_from_slice(END);
                 encode::stat(&style, b"detailed", &self.value, output);

@@ -11,6 +11,7 @@ use moneta_options::report::{Origin, Refusal};
 use moneta_options::section;
 use moneta_options::subscribers::{Change, Effect, Subscribers};
 use moneta_options::values::Values;
+use moneta_server::Certificates;
 use moneta_server::config::{HandshakeLimits, ServerConfig};
 
 use crate::options::kinds::pem::Pem;
@@ -108,6 +109,12 @@ pub fn load(options: &Values) -> anyhow::Result<Option<Arc<Tls>>> {
     Tls::load(config).map(Some).context("TLS cannot be had")
 }
 
+/// What is read again while the process runs.
+pub fn certificates(options: &Values, tls: Option<&Arc<Tls>>) -> Option<Arc<Certificates>> {
+    let tls = tls.cloned()?;
+    Some(Arc::new(Certificates::new(tls, config(options), options.get(&TLS_CLIENTS))))
+}
+
 /// What protects a listener that says this of itself; `None` where nothing does.
 ///
 /// # Errors
@@ -134,18 +141,18 @@ pub fn configure(options: &Values, server: &mut ServerConfig) {
 }
 
 /// Lets a reload read everything again.
-pub fn subscribe(subscribers: &mut Subscribers, tls: Option<&Arc<Tls>>) {
+pub fn subscribe(subscribers: &mut Subscribers, certificates: Option<&Arc<Certificates>>) {
     fn place<T: PartialEq>(change: &Change<T>) -> Effect {
         if change.from == change.to { Effect::None } else { Effect::AfterRestart }
     }
     subscribers.on(&TLS_KEY, |change| Ok(place(&change)));
     subscribers.on(&TLS_CA, |change| Ok(place(&change)));
     subscribers.on(&TLS_CRL, |change| Ok(place(&change)));
-    let tls = tls.cloned();
+    let certificates = certificates.cloned();
     subscribers.on(&TLS_CERT, move |change| {
-        let Some(tls) = tls.clone().filter(|_| change.from == change.to) else { return Ok(place(&change)) };
-        let prepared = tls.prepare().context("TLS stays as it is")?;
-        Ok(Effect::now(move || tls.apply(prepared)))
+        let Some(of) = certificates.clone().filter(|_| change.from == change.to) else { return Ok(place(&change)) };
+        let prepared = of.prepare().context("TLS stays as it is")?;
+        Ok(Effect::now(move || of.apply(prepared)))
     });
 }
 
