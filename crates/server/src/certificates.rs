@@ -89,6 +89,11 @@ impl Certificates {
         self.tls.expires()
     }
 
+    /// Whether there is one to show to clients.
+    pub(crate) fn serve(&self) -> bool {
+        self.config.certificate.is_some()
+    }
+
     /// Seconds since something was put in force.
     pub(crate) fn age(&self) -> u64 {
         unix_second().saturating_sub(self.refreshed.load(Ordering::Relaxed))

@@ -159,8 +159,9 @@ fn settings(worker: &Worker, lister: &mut Lister<'_>) {
     lister.put("hash_algorithm", worker.store.seed().name());
     lister.put("idle_timeout", live.idle_seconds());
     lister.put_flag("track_sizes", false);
-    lister.put_flag("ssl_enabled", node.certificates.is_some());
-    if let Some(certificates) = &node.certificates {
+    let certificates = node.certificates.as_ref().filter(|of| of.serve());
+    lister.put_flag("ssl_enabled", certificates.is_some());
+    if let Some(certificates) = certificates {
         let source = |source: &Option<PemSource>| source.as_ref().map_or_else(|| "NULL".into(), PemSource::to_string);
         lister.put("ssl_chain_cert", source(&certificates.config.certificate));
         lister.put("ssl_key", source(&certificates.config.key));

@@ -108,7 +108,7 @@ fn of_server(worker: &Worker, store: &StoreStats) -> Vec<Statistic> {
     put("rejected_connections", counters.rejected_connections.into());
     put("connection_structures", counters.curr_connections.into());
     counters.each_listed(|name, value| put(name, value.into()));
-    if let Some(certificates) = &node.certificates {
+    if let Some(certificates) = node.certificates.as_ref().filter(|of| of.serve()) {
         put("ssl_handshake_errors", handshake_errors(&counters).into());
         put("time_since_server_cert_refresh", certificates.age().into());
     }
