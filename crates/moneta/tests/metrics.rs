@@ -8,7 +8,11 @@ use moneta_store::metric::{Kind, Metric, Reading, Unit};
 /// All metrics that a node can show.
 fn declared() -> Vec<Metric> {
     let all = StoreStats::METRICS.iter().map(Reading::metric);
-    let all = all.chain(moneta_server::metrics()).chain(moneta_memory::metrics()).chain(moneta_layers::metrics());
+    let all = all
+        .chain(moneta_process::desk::metrics())
+        .chain(moneta_server::metrics())
+        .chain(moneta_memory::metrics())
+        .chain(moneta_layers::metrics());
     let all = all.chain(moneta_flash::metrics()).chain(moneta_remote::metrics()).chain(moneta_cluster::metrics());
     let all = all.chain(moneta_cluster::catchup::catch_up_metrics());
     #[cfg(feature = "lmdb")]

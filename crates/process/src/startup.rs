@@ -11,6 +11,36 @@ use anyhow::{Context, anyhow};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::unistd::{User, dup2_stdout, geteuid, initgroups, setgid, setsid, setuid};
 
+/// What a start script asks for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Startup {
+    /// The user to become.
+    pub user: Option<String>,
+    /// Whether core dumps may be as large as the system lets them be.
+    pub has_core_dumps: bool,
+    /// Whether it goes into the background.
+    pub is_detached: bool,
+    /// Where its number is written down.
+    pub pid_file: Option<PathBuf>,
+}
+
+impl Startup {
+    /// Does what comes before everything else, as all that is opened or started later is to be of that user and that process.
+    /// `Some`: this process has done its part and ends with this status; another one serves.
+    ///
+    /// # Errors
+    /// If the system refuses.
+    pub fn enter(&self) -> anyhow::Result<Option<u8>> {
+        if let Some(user) = &self.user {
+            become_user(user)?;
+        }
+        if self.has_core_dumps {
+            allow_core_dumps()?;
+        }
+        if self.is_detached { detach() } else { Ok(None) }
+    }
+}
+
 /// Set for the process that is to serve by the one that was started with `-d`.
 const DETACHED: &str = "_MONETA_DETACHED";
 
@@ -22,7 +52,7 @@ const DETACHED: &str = "_MONETA_DETACHED";
 ///
 /// # Errors
 /// If the process cannot be started or its session not be left.
-pub fn detach() -> anyhow::Result<Option<u8>> {
+fn detach() -> anyhow::Result<Option<u8>> {
     if std::env::var_os(DETACHED).is_some() {
         setsid().context("-d: cannot leave the session")?;
         return Ok(None);
@@ -53,7 +83,7 @@ pub fn detach() -> anyhow::Result<Option<u8>> {
 ///
 /// # Errors
 /// If standard output cannot be replaced.
-pub fn let_go() -> anyhow::Result<()> {
+pub(crate) fn let_go() -> anyhow::Result<()> {
     let nowhere = fs::OpenOptions::new().write(true).open("/dev/null").context("-d: cannot open /dev/null")?;
     dup2_stdout(nowhere).context("-d: cannot close standard output")
 }
@@ -62,7 +92,7 @@ pub fn let_go() -> anyhow::Result<()> {
 ///
 /// # Errors
 /// If there is no such user, or the kernel refuses.
-pub fn become_user(name: &str) -> anyhow::Result<()> {
+fn become_user(name: &str) -> anyhow::Result<()> {
     if !geteuid().is_root() {
         return Ok(());
     }
@@ -80,7 +110,7 @@ pub fn become_user(name: &str) -> anyhow::Result<()> {
 ///
 /// # Errors
 /// If the kernel refuses.
-pub fn allow_core_dumps() -> anyhow::Result<()> {
+fn allow_core_dumps() -> anyhow::Result<()> {
     let (_, most) = getrlimit(Resource::RLIMIT_CORE).context("-r: cannot read the limit on core dumps")?;
     setrlimit(Resource::RLIMIT_CORE, most, most).context("-r: cannot raise the limit on core dumps")
 }

@@ -2,8 +2,8 @@
 //! serves, that it leaves, and, for its watchdog, that all workers turn.
 
 use std::io;
+use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
-use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use moneta_store::Progress;
@@ -22,10 +22,26 @@ pub trait Pulse: Send + Sync {
     fn standing_still(&self) -> Vec<usize>;
 }
 
+/// The pulses of several parts, as one.
+pub(crate) struct Pulses(pub(crate) Vec<Arc<dyn Pulse>>);
+
+impl Pulse for Pulses {
+    fn standing_still(&self) -> Vec<usize> {
+        self.0.iter().flat_map(|pulse| pulse.standing_still()).collect()
+    }
+}
+
+/// What the thread that tells is told.
+enum News {
+    /// The node serves.
+    Serving(Arc<dyn Pulse>),
+    /// It has been told to stop; whoever says so waits until the supervisor knows.
+    Leaving(Sender<()>),
+}
+
 /// The thread that tells. It ends once this is dropped; it is not waited for, since a supervisor may not listen.
 pub struct Supervisor {
-    pulse: Arc<OnceLock<Arc<dyn Pulse>>>,
-    look: Sender<Option<Sender<()>>>,
+    news: Sender<News>,
 }
 
 impl std::fmt::Debug for Supervisor {
@@ -46,37 +62,36 @@ impl Supervisor {
         let watchdog = sd_notify::watchdog_enabled();
         // Three looks within its time, so that one that comes late costs nothing.
         let tick = watchdog.map_or(TICK, |limit| (limit / 4).clamp(Duration::from_millis(10), TICK));
-        let pulse: Arc<OnceLock<Arc<dyn Pulse>>> = Arc::default();
-        let (look, looks) = mpsc::channel::<Option<Sender<()>>>();
-        let shared = Arc::clone(&pulse);
+        let (news, told) = mpsc::channel::<News>();
         let run = move |_: &moneta_background::Run| {
-            let mut teller = Teller { recovery, phases, is_ready: false, is_leaving: false };
+            let mut teller = Teller { recovery, phases, pulse: None, is_ready: false, is_leaving: false };
             loop {
-                let answer = match looks.recv_timeout(tick) {
-                    Ok(answer) => answer,
-                    Err(RecvTimeoutError::Timeout) => None,
+                let mut leaving = None;
+                match told.recv_timeout(tick) {
+                    Ok(News::Serving(pulse)) => teller.pulse = Some(pulse),
+                    Ok(News::Leaving(answer)) => leaving = Some(answer),
+                    Err(RecvTimeoutError::Timeout) => {}
                     Err(RecvTimeoutError::Disconnected) => break,
-                };
-                teller.tick(shared.get().map(|pulse| &**pulse));
+                }
+                teller.tick();
                 // Who asked may have given up waiting.
-                answer.map(|answer| answer.send(()));
+                leaving.map(|answer| answer.send(()));
             }
         };
         moneta_background::start("supervisor", run)?;
-        Ok(Some(Self { pulse, look }))
+        Ok(Some(Self { news }))
     }
 
     /// The node serves from now on.
     pub fn serving(&self, pulse: Arc<dyn Pulse>) {
-        let _ = self.pulse.set(pulse);
         // It fails only if the thread is gone, and then nothing can be told.
-        let _ = self.look.send(None);
+        let _ = self.news.send(News::Serving(pulse));
     }
 
     /// The node has been told to stop: returns when the supervisor has been told, or after a second.
     pub fn leaving(&self) {
         let (answer, answered) = mpsc::channel();
-        let _ = self.look.send(Some(answer));
+        let _ = self.news.send(News::Leaving(answer));
         let _ = answered.recv_timeout(TICK);
     }
 }
@@ -84,13 +99,15 @@ impl Supervisor {
 struct Teller {
     recovery: Arc<Progress>,
     phases: Arc<Phases>,
+    /// Once the node serves.
+    pulse: Option<Arc<dyn Pulse>>,
     is_ready: bool,
     is_leaving: bool,
 }
 
 impl Teller {
-    fn tick(&mut self, pulse: Option<&dyn Pulse>) {
-        let Some(pulse) = pulse else {
+    fn tick(&mut self) {
+        let Some(pulse) = &self.pulse else {
             let more = u32::try_from(MORE_TIME.as_micros()).unwrap_or(u32::MAX);
             let doing = match self.recovery.percent() {
                 Some(percent) => format!("recovering, {percent} %"),

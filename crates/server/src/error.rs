@@ -22,14 +22,6 @@ pub enum ServerError {
     /// Another process answers on that Unix socket.
     #[error("cannot listen on unix:{0}: another process is listening there")]
     SocketInUse(String),
-    /// The admin address cannot be listened on.
-    #[error("cannot listen on {address} for admin HTTP: {source}")]
-    Admin {
-        /// The address.
-        address: std::net::SocketAddr,
-        /// What the system said.
-        source: io::Error,
-    },
     /// A thread, an event queue or a signal handler could not be set up.
     #[error("cannot start {what}: {source}")]
     Start {

@@ -54,7 +54,7 @@ mod version;
 mod wake;
 mod worker;
 
-pub use admin::{Admin, metrics};
+pub use admin::metrics;
 pub use certificates::Certificates;
 pub use client_addresses::AddressLimits;
 pub use config::{HandshakeLimits, ListenAddress, Listener, ListenerLimits, ServerConfig};

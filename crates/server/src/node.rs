@@ -217,22 +217,6 @@ impl Node {
         self.dumping.load(Ordering::Relaxed)
     }
 
-    /// Log lines left out since the start: because the queue to the log's reader was full, and because similar lines had been
-    /// written too often. 0 without a log.
-    pub fn log_left_out(&self) -> (u64, u64) {
-        self.log.as_ref().map_or((0, 0), |log| log.left_out.now())
-    }
-
-    /// The app of a key that comes through `door`; `None` where keys have no apps.
-    pub(crate) fn app(&self, door: Door, key: &[u8]) -> Option<&str> {
-        self.routes.as_ref()?.app(door, key)
-    }
-
-    /// The apps that a command on everything is for, by where it came in; none where keys have no apps.
-    pub(crate) fn apps_behind(&self, door: Door) -> Vec<&str> {
-        self.routes.as_ref().map_or_else(Vec::new, |routes| routes.apps_behind(door))
-    }
-
     /// Where keys go; `None` where all of them stay here.
     pub fn routes(&self) -> Option<Arc<dyn Routes>> {
         self.routes.clone()

@@ -5,11 +5,13 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use mio::{Poll, Waker};
+use moneta_process::part::{Ending, Part};
 use moneta_process::phases::{Phase, Phases, StopOnPanic};
+use moneta_process::{Desk, supervisor};
 use moneta_store::{Door, Store};
 
 use crate::acceptor::{Acceptor, WAKE};
-use crate::admin::observed::Observed;
+use crate::admin::{self, observed::Observed};
 use crate::auth::AuthMode;
 use crate::client_addresses::ClientAddresses;
 use crate::config::{HandshakeLimits, ListenAddress, Listener, ServerConfig};
@@ -59,8 +61,7 @@ impl Server {
 
         let mut threads = Threads { phases: Arc::clone(&phases), running: Vec::new() };
         let mailboxes = start_workers(config, &limits, &store, &node, &registry, &mut threads)?;
-        let observed =
-            Arc::new(Observed::new(store, Arc::clone(&node), Arc::clone(&phases), addresses.clone(), listener_states));
+        let observed = Arc::new(Observed::new(store, Arc::clone(&node), addresses.clone(), listener_states));
         let pulse = Arc::new(Pulse::new(mailboxes.clone()));
         let (poll, waker) = event_queue(&phases)?;
         let spread = Arc::new(Spread::over(mailboxes));
@@ -236,9 +237,9 @@ impl RunningServer {
         &self.addresses
     }
 
-    /// The admin side's view of it.
-    pub(crate) fn observed(&self) -> &Arc<Observed> {
-        &self.observed
+    /// Shows it on the desk of its process.
+    pub fn show_on(&self, desk: &Desk) {
+        admin::show(&self.observed, desk);
     }
 
     /// A check that its workers are turning, for a watchdog.
@@ -260,4 +261,26 @@ impl RunningServer {
         tracing::info!("stopped");
         ended
     }
+}
+
+impl Part for RunningServer {
+    fn name(&self) -> &'static str {
+        "server"
+    }
+
+    fn ending(&mut self) -> Option<Ending> {
+        let Threads { phases, running } = &mut self.threads;
+        let mut threads = Threads { phases: Arc::clone(phases), running: std::mem::take(running) };
+        Some(Box::new(move || {
+            threads.join()?;
+            tracing::info!("stopped");
+            Ok(())
+        }))
+    }
+
+    fn pulse(&self) -> Option<Arc<dyn supervisor::Pulse>> {
+        Some(Arc::<Pulse>::clone(&self.pulse))
+    }
+
+    fn close(self: Box<Self>) {}
 }

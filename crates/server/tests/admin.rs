@@ -146,6 +146,7 @@ fn documented() -> BTreeMap<String, String> {
 fn the_documented_metrics_are_the_served_ones() {
     let server = start();
     let of_every_node: BTreeSet<_> = moneta_server::metrics()
+        .chain(moneta_process::desk::metrics())
         .chain(StoreStats::METRICS.iter().map(Reading::metric).filter(Metric::is_in_metrics))
         .map(|metric| format!("moneta_{}", metric.name))
         .collect();

@@ -4,13 +4,12 @@
 mod support;
 
 use std::io::Read;
-use std::net::{SocketAddr, TcpStream};
+use std::net::TcpStream;
 use std::sync::Arc;
 
 use axum::extract::State;
-use moneta_server::Admin;
 use moneta_store::Progress;
-use support::admin::{fetch, fetch_from, start};
+use support::admin::{desk, fetch, fetch_from, start};
 use support::{PATIENCE, eventually};
 
 #[test]
@@ -36,10 +35,10 @@ fn health_and_readiness_are_told_while_metrics_wait_for_a_store_that_hangs() {
 fn a_side_that_ends_does_not_wait_for_a_store_that_hangs() {
     let mut server = start();
     server.gate.mute(true);
-    let mut scrape = TcpStream::connect(server.admin.as_ref().unwrap().address()).unwrap();
+    let mut scrape = TcpStream::connect(server.desk.as_ref().unwrap().address().unwrap()).unwrap();
     std::io::Write::write_all(&mut scrape, b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
     eventually("the store is asked", || server.gate.muted() == 1);
-    drop(server.admin.take());
+    drop(server.desk.take());
     assert_eq!(server.gate.muted(), 1);
     server.gate.mute(false);
 }
@@ -47,10 +46,10 @@ fn a_side_that_ends_does_not_wait_for_a_store_that_hangs() {
 #[test]
 fn pages_of_other_parts_are_answered_beside_the_servers() {
     let server = start();
-    let admin = server.admin.as_ref().unwrap();
+    let desk = server.desk.as_ref().unwrap();
     assert_eq!(fetch(&server, "/part").0, 404);
     let page = async |State(told): State<&'static str>| told;
-    admin.add([moneta_admin::Route::get("/part", page, "of another part")]);
+    desk.add([moneta_admin::Route::get("/part", page, "of another part")]);
     assert_eq!(fetch(&server, "/part"), (200, "of another part".to_owned()));
     assert_eq!(fetch(&server, "/readyz").0, 200);
 }
@@ -58,7 +57,7 @@ fn pages_of_other_parts_are_answered_beside_the_servers() {
 #[test]
 fn a_node_that_starts_or_closes_its_store_lives_and_says_what_it_does() {
     let recovery = Arc::new(Progress::default());
-    let admin = Admin::start(SocketAddr::from(([127, 0, 0, 1], 0)), &[], Arc::clone(&recovery)).unwrap();
+    let admin = desk(Arc::default(), Arc::clone(&recovery));
     let readiness = || {
         assert_eq!(fetch_from(&admin, "/healthz").0, 200);
         let (status, page) = fetch_from(&admin, "/readyz");
@@ -70,14 +69,14 @@ fn a_node_that_starts_or_closes_its_store_lives_and_says_what_it_does() {
     recovery.advance(431);
     assert_eq!(readiness(), (503, "starting: recovering, 43 %".to_owned()));
     assert_eq!(fetch_from(&admin, "/metrics"), (503, "starting: recovering, 43 %\n".to_owned()));
-    admin.close_store();
+    admin.close();
     assert_eq!(readiness(), (503, "stopping: the store is being closed".to_owned()));
 }
 
 #[test]
 fn silent_clients_keep_no_other_out() {
     let server = start();
-    let address = server.admin.as_ref().unwrap().address();
+    let address = server.desk.as_ref().unwrap().address().unwrap();
     let mut silent: Vec<TcpStream> = (0..200).map(|_| TcpStream::connect(address).unwrap()).collect();
     for _ in 0..3 {
         assert_eq!(fetch(&server, "/healthz").0, 200);

@@ -19,15 +19,15 @@ fn out_of_descriptors_the_admin_side_rests_and_resumes() {
     let server = start();
     // Its thread has made what it needs descriptors for.
     assert_eq!(fetch(&server, "/healthz").0, 200);
-    let admin = server.admin.as_ref().unwrap();
+    let desk = server.desk.as_ref().unwrap();
     setrlimit(Resource::Nofile, Rlimit { current: Some(LIMIT), ..getrlimit(Resource::Nofile) }).unwrap();
     let mut hoard: Vec<File> = std::iter::from_fn(|| File::open("/dev/null").ok()).collect();
     // One is left: the client's end takes it, and the server finds none for its own.
     hoard.pop();
-    let mut client = TcpStream::connect(admin.address()).unwrap();
+    let mut client = TcpStream::connect(desk.address().unwrap()).unwrap();
     client.set_read_timeout(Some(PATIENCE)).unwrap();
     client.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
-    eventually("accepting has failed", || admin.tally().accept_errors() > 1);
+    eventually("accepting has failed", || desk.tally().accept_errors() > 1);
     drop(hoard);
     let mut answer = String::new();
     client.read_to_string(&mut answer).unwrap_or_else(|error| panic!("no answer to {error}: {answer:?}"));

@@ -4,17 +4,17 @@
 mod support;
 
 use std::io::{Read as _, Write as _};
-use std::net::SocketAddr;
 use std::sync::Arc;
 
+use moneta_process::Desk;
+use moneta_server::Server;
 use moneta_server::auth::Authenticator;
 use moneta_server::node::{Node, NodeSettings};
-use moneta_server::{Admin, Server};
 use moneta_store::feed::{Batch, Change, Entry, Feed, FeedPlace, Reader, Recorded, Set, Wanted};
 use moneta_store::{Clock, Component as _, ItemMeta, Parts, Store, StoreError, Version};
 use moneta_testkit::doubles::{Double, Layer};
 use moneta_testkit::model::ModelStore;
-use support::admin::fetch_from;
+use support::admin::{desk, fetch_from};
 use support::config;
 
 /// Its feed has no end, and very seldom a change that its readers want.
@@ -127,18 +127,19 @@ impl Reader for Largely {
     }
 }
 
-fn admin_side() -> (Admin, impl Sized) {
+fn admin_side() -> (Desk, impl Sized) {
     serving(|model| Arc::new(Layer(Endless(model))), NodeSettings::default())
 }
 
-fn serving(store: impl Fn(ModelStore) -> Arc<dyn Store>, settings: NodeSettings) -> (Admin, impl Sized) {
-    let admin = Admin::start(SocketAddr::from(([127, 0, 0, 1], 0)), &[], Arc::default()).expect("an admin side");
+fn serving(store: impl Fn(ModelStore) -> Arc<dyn Store>, settings: NodeSettings) -> (Desk, impl Sized) {
     let clock = Arc::new(Clock::system());
     let node = Arc::new(Node::new(settings, Arc::clone(&clock), Authenticator::off()));
     let store = store(ModelStore::new(clock, 1 << 20));
+    let desk = desk(Arc::clone(&node.phases), Arc::default());
     let running = Server::start(&config(), store, node).expect("a server");
-    admin.show(&running);
-    (admin, running)
+    running.show_on(&desk);
+    desk.serve();
+    (desk, running)
 }
 
 #[test]
@@ -181,7 +182,7 @@ fn answers_that_are_not_read_hold_a_bounded_share_of_client_memory() {
     };
     let unread: Vec<_> = (0..UNREAD)
         .map(|_| {
-            let mut stream = std::net::TcpStream::connect(admin.address()).expect("it accepts");
+            let mut stream = std::net::TcpStream::connect(admin.address().expect("it listens")).expect("it accepts");
             stream.write_all(b"GET /changes?since=0&values=1 HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("it reads");
             // It is made by now.
             stream.read_exact(&mut [0; 1]).expect("it answers");

@@ -174,7 +174,7 @@ fn start_with(workers: usize, gathers: bool) -> (TestServer, Arc<AtomicUsize>) {
     let node = Arc::new(Node::new(NodeSettings::default(), clock, Authenticator::off()));
     let config = ServerConfig { workers, ..config() };
     let running = moneta_server::Server::start(&config, Arc::new(store), Arc::clone(&node)).unwrap();
-    (TestServer { running, admin: None, node, gate: Default::default() }, reactors)
+    (TestServer { running, desk: None, node, gate: Default::default() }, reactors)
 }
 
 #[test]

@@ -1,13 +1,16 @@
 //! The flags of `moneta serve` and `moneta config`: those of the options, and memcached's.
 
+use std::path::PathBuf;
+
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use moneta_options::declaration::Declaration;
 use moneta_options::report::{Origin, Refusal};
 use moneta_options::sources::Source;
 use moneta_options::values::Written;
+use moneta_process::startup::Startup;
 
 use crate::options::extended::{self, Extended};
-use crate::options::foreign::{self, FOREIGN, Fate};
+use crate::options::foreign::{CORE_DUMPS, DAEMON, FOREIGN, Fate, PIDFILE, TLS, USER};
 use crate::options::sections;
 
 /// Name of the `-o` argument.
@@ -110,19 +113,21 @@ pub fn note_foreign(matches: &ArgMatches) -> Vec<(String, &'static str)> {
     flags.map(|flag| (format!("-{}", flag.short), flag.meaning)).chain(extended).collect()
 }
 
-/// Whether one of memcached's flags without a value is given.
-pub fn has_foreign(matches: &ArgMatches, long: &str) -> bool {
-    matches.get_count(long) > 0
-}
-
-/// The value of one of memcached's flags; of several the last.
-pub fn foreign_value<'a>(matches: &'a ArgMatches, long: &str) -> Option<&'a str> {
-    matches.get_many::<String>(long)?.next_back().map(String::as_str)
+/// What memcached's flags ask of the process itself. Of several values of a flag the last counts.
+pub fn startup(matches: &ArgMatches) -> Startup {
+    let has = |long| matches.get_count(long) > 0;
+    let value = |long| matches.get_many::<String>(long)?.next_back();
+    Startup {
+        user: value(USER).cloned(),
+        has_core_dumps: has(CORE_DUMPS),
+        is_detached: has(DAEMON),
+        pid_file: value(PIDFILE).map(PathBuf::from),
+    }
 }
 
 /// Refuses `-Z` without a certificate, and one of memcached's spelling without `-Z`: memcached serves plain text then.
 pub fn refuse_tls(matches: &ArgMatches, has_certificate: bool) -> Option<Refusal> {
-    let is_on = has_foreign(matches, foreign::TLS);
+    let is_on = matches.get_count(TLS) > 0;
     if is_on && !has_certificate {
         let why = "TLS takes a certificate: --tls-cert, or -o ssl_chain_cert";
         return Some(Refusal::sentence(format!("-Z (--enable-ssl): {why}")));

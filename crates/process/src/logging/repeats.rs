@@ -5,8 +5,9 @@
 //! `verbosity` did, they come out of one allowance: some thousand at once, a few a second for ever.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::mpsc;
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
@@ -47,7 +48,7 @@ struct Shared {
     /// When the allowance for these is whole again, in units of [`ASKED_EVERY`] since the start.
     asked: Mutex<Option<(Instant, u64)>>,
     /// Sleeps until a line is left out.
-    teller: OnceLock<Thread>,
+    teller: Option<Thread>,
 }
 
 /// Lets through what has not been said too often.
@@ -60,17 +61,19 @@ impl Repeats {
     /// # Errors
     /// If the system has no room for a thread.
     pub fn start() -> std::io::Result<Self> {
-        let repeats = Self::default();
-        let told = repeats.clone();
+        let (give, given) = mpsc::channel::<Self>();
         let tell = move |task: &Run| {
+            let Ok(told) = given.recv() else { return };
             while !task.is_stopped() {
                 thread::park();
                 task.sleep(TELL_AFTER);
                 told.tell();
             }
         };
-        let teller = moneta_background::start("log-repeats", tell)?;
-        let _ = repeats.0.teller.set(teller.thread().clone());
+        let teller = moneta_background::start("log-repeats", tell)?.thread().clone();
+        let repeats = Self(Arc::new(Shared { teller: Some(teller), ..Shared::default() }));
+        // It fails only if the thread is gone.
+        let _ = give.send(repeats.clone());
         Ok(repeats)
     }
 
@@ -102,7 +105,7 @@ impl Repeats {
 
     fn leave_out(&self) {
         self.0.left_out.fetch_add(1, Ordering::Relaxed);
-        if let Some(teller) = self.0.teller.get() {
+        if let Some(teller) = &self.0.teller {
             teller.unpark();
         }
     }
@@ -232,14 +235,14 @@ mod tests {
     #[test]
     fn a_place_may_speak_again_in_the_next_window() {
         let repeats = Repeats::default();
-        let seen = OnceLock::new();
-        struct Take<'a>(&'a OnceLock<&'static Metadata<'static>>);
+        let seen = std::sync::OnceLock::new();
+        struct Take<'a>(&'a std::sync::OnceLock<&'static Metadata<'static>>);
         impl<S: tracing::Subscriber> tracing_subscriber::Layer<S> for Take<'static> {
             fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
                 let _ = self.0.set(event.metadata());
             }
         }
-        let seen: &'static OnceLock<_> = Box::leak(Box::new(seen));
+        let seen: &'static std::sync::OnceLock<_> = Box::leak(Box::new(seen));
         tracing::subscriber::with_default(tracing_subscriber::registry().with(Take(seen)), || tracing::warn!("here"));
         let (metadata, start) = (seen.get().unwrap(), Instant::now());
         let admitted = |now| (0..30).filter(|_| repeats.admit(metadata, now)).count();

@@ -9,6 +9,7 @@ use std::time::Duration;
 use axum::extract::{Query, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use moneta_admin::answer;
 use moneta_admin::ask::{Unanswered, ask};
 use moneta_feed::{Codec, Compressor, LogSource, Mark, NAME_MAX, horizon, json};
 use moneta_store::feed::{Buckets, FeedPlace, Wanted};
@@ -16,7 +17,7 @@ use moneta_store::{ErrorKind, Origin, Store, StoreError};
 use serde::Deserialize;
 use tokio::time::{Instant, sleep};
 
-use super::desk::Desk;
+use super::Shown;
 use crate::feed::{Answer, Answers};
 use crate::node::Node;
 
@@ -88,7 +89,7 @@ impl Asked {
 
 /// The changes from a place on.
 pub(super) async fn changes(
-    State(desk): State<Arc<Desk>>,
+    State(shown): State<Arc<Shown>>,
     headers: HeaderMap,
     asked: Result<Query<Asked>, axum::extract::rejection::QueryRejection>,
 ) -> Response {
@@ -103,10 +104,7 @@ pub(super) async fn changes(
     if let Some(wrong) = asked.refusal() {
         return (StatusCode::BAD_REQUEST, format!("{wrong}\n")).into_response();
     }
-    let observed = match desk.observed() {
-        Ok(observed) => observed,
-        Err(doing) => return (StatusCode::SERVICE_UNAVAILABLE, format!("{doing}\n")).into_response(),
-    };
+    let observed = Arc::clone(&shown.observed);
     let store = Arc::clone(observed.store());
     let Some(feed) = store.parts().feed else {
         return (StatusCode::NOT_FOUND, "this node has no feed: start it with --cluster\n").into_response();
@@ -152,7 +150,7 @@ pub(super) async fn changes(
         };
         Ok::<_, StoreError>((lines.len(), answer.into_body(lines)))
     };
-    match ask(&desk.feed, ANSWER_WITHIN, answer).await {
+    match ask(&shown.feed, ANSWER_WITHIN, answer).await {
         Ok(Ok((length, body))) => {
             let told = [(header::CONTENT_TYPE, "application/x-ndjson"), (header::VARY, "accept-encoding")];
             let encoding = codec.map(|Codec::Zstd| [(header::CONTENT_ENCODING, "zstd")]);
@@ -229,13 +227,8 @@ fn answer(
 }
 
 /// The readers that have a name: `GET /feed/readers`.
-pub(super) async fn readers(State(desk): State<Arc<Desk>>) -> Response {
-    match desk.observed() {
-        Ok(observed) => {
-            observed.node.clock.refresh();
-            let listed = observed.node.readers.list(observed.node.clock.millis());
-            ([(header::CONTENT_TYPE, "application/json")], serde_json::json!(listed).to_string() + "\n").into_response()
-        }
-        Err(doing) => (StatusCode::SERVICE_UNAVAILABLE, format!("{doing}\n")).into_response(),
-    }
+pub(super) async fn readers(State(shown): State<Arc<Shown>>) -> Response {
+    let node = &shown.observed.node;
+    node.clock.refresh();
+    answer::json(StatusCode::OK, &serde_json::json!(node.readers.list(node.clock.millis())))
 }

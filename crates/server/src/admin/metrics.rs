@@ -1,4 +1,4 @@
-//! The metrics of every node that are not one counter each: those are declared with their counters (`crate::counters`).
+//! The metrics of every server that are not one counter each: those are declared with their counters (`crate::counters`).
 //! docs/metrics.md documents all of them. They never begin again, unlike what `stats` shows, which does at `stats reset`.
 
 use moneta_store::metric::{self, Metric, Reading, Unit, Values, by};
@@ -31,16 +31,6 @@ const fn gauge(name: &'static str, unit: Unit, help: &'static str) -> Metric {
 
 /// Metrics of several counters, and of what is not counted.
 pub(super) const TABLE: &[Reading<Snapshot>] = &[
-    gauge("build_info", Unit::Count, "Always 1; the label tells the version.")
-        .labels(&["version"])
-        .read(|_| Values::NONE.and([env!("CARGO_PKG_VERSION")], 1)),
-    gauge("start_time_seconds", Unit::Seconds, "Unix second of the start.").read(|now| now.started.into()),
-    gauge(
-        "ready",
-        Unit::Count,
-        "1 while clients may be sent here, 0 while the node drains or its store is not fit to serve.",
-    )
-    .read(|now| now.ready.into()),
     gauge("worker_threads", Unit::Count, "Worker threads.").read(|now| now.threads.into()),
     counter("commands_total", Unit::Count, "Commands executed; each key of a multi-get counts as one get.")
         .labels(&["command"])
@@ -120,9 +110,6 @@ pub(super) const TABLE: &[Reading<Snapshot>] = &[
         let [operations, bytes, connections] = now.address_refusals;
         by(&[("operations", operations), ("bytes", bytes), ("connections", connections)])
     }),
-    counter("log_lines_left_out_total", Unit::Count, "Lines of the log that were not written, by why.")
-        .labels(&["reason"])
-        .read(|now| by(&[("queue", now.log.0), ("repeated", now.log.1)])),
     counter("request_errors_total", Unit::Count, "Requests that failed, by why.").labels(&["reason"]).read(|now| {
         let totals = &now.totals;
         by(&[

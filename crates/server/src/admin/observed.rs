@@ -1,10 +1,11 @@
-//! The admin side's view of a server: its statistics, its health, its phase.
+//! The admin side's view of a server: its statistics, its metrics, its health.
 
 use std::sync::Arc;
 
-use moneta_process::phases::{Phase, Phases};
+use moneta_process::desk;
 use moneta_store::metric::{Sample, samples};
 use moneta_store::{Cx, Health, Report, Store, component};
+use serde_json::{Map, Value, json};
 
 use super::metrics::{APP_LIMITS, TABLE};
 use super::snapshot::Snapshot;
@@ -22,8 +23,6 @@ pub(crate) struct Observed {
     /// What all workers share.
     pub(crate) node: Arc<Node>,
     store: Arc<dyn Store>,
-    /// The server's phase.
-    pub(crate) phases: Arc<Phases>,
     /// The listening addresses.
     pub(crate) addresses: Vec<ListenAddress>,
     /// The listeners' connections, in the same order.
@@ -35,11 +34,10 @@ impl Observed {
     pub(crate) fn new(
         store: Arc<dyn Store>,
         node: Arc<Node>,
-        phases: Arc<Phases>,
         addresses: Vec<ListenAddress>,
         listener_states: Vec<Arc<ListenerState>>,
     ) -> Self {
-        Self { node, store, phases, addresses, listener_states }
+        Self { node, store, addresses, listener_states }
     }
 
     /// What the server serves.
@@ -52,11 +50,6 @@ impl Observed {
         component::report(&self.store, &Cx::outside())
     }
 
-    /// The store's health; may block.
-    pub(super) fn health(&self) -> Health {
-        component::health(&self.store)
-    }
-
     /// The output of the `stats` command; may block.
     pub(super) fn statistics(&self) -> Vec<Statistic> {
         // Not registered: its counts are not client traffic.
@@ -67,19 +60,6 @@ impl Observed {
             counters: Arc::default(),
         };
         stats::general(&onlooker)
-    }
-
-    /// All metrics as they are now; may block.
-    pub(super) fn samples(&self) -> Vec<Sample> {
-        let ready = self.is_ready(&self.health());
-        let now = Snapshot::of(&self.node, ready);
-        let mut all = samples(TABLE, &now);
-        all.extend(samples(counters::METRICS, &now.totals));
-        all.extend(self.node.certificates.iter().flat_map(|of| samples(certificates::METRICS, &**of)));
-        all.extend(self.listener_samples());
-        all.extend(self.app_samples());
-        all.extend(self.report().samples());
-        all
     }
 
     /// The listeners' metrics.
@@ -96,10 +76,31 @@ impl Observed {
         };
         refused.into_iter().flat_map(of_app).collect()
     }
+}
 
-    /// Whether the node is ready for clients, given the store's `health`.
-    pub(super) fn is_ready(&self, health: &Health) -> bool {
-        self.phases.phase() == Phase::Running && !health.unready
+impl desk::Observed for Observed {
+    fn samples(&self) -> Vec<Sample> {
+        let now = Snapshot::of(&self.node);
+        let mut all = samples(TABLE, &now);
+        all.extend(samples(counters::METRICS, &now.totals));
+        all.extend(self.node.certificates.iter().flat_map(|of| samples(certificates::METRICS, &**of)));
+        all.extend(self.listener_samples());
+        all.extend(self.app_samples());
+        all.extend(self.report().samples());
+        all
+    }
+
+    fn health(&self) -> Health {
+        component::health(&self.store)
+    }
+
+    fn facts(&self) -> Map<String, Value> {
+        let facts = [
+            ("listeners", self.addresses.iter().map(ToString::to_string).collect::<Vec<_>>().into()),
+            ("connections", json!(self.node.registry.totals().curr_connections)),
+            ("max_connections", json!(self.node.live.max_connections())),
+        ];
+        facts.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
     }
 }
 

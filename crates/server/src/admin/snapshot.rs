@@ -21,12 +21,6 @@ pub(super) struct Snapshot {
     pub(super) max_connections: u64,
     /// Worker threads.
     pub(super) threads: u64,
-    /// Unix second of the start.
-    pub(super) started: u64,
-    /// Whether the node is ready for clients.
-    pub(super) ready: bool,
-    /// Log lines that were dropped, for want of room and as repeated.
-    pub(super) log: (u64, u64),
     /// Log-ins refused untried.
     pub(super) logins_refused: u64,
     /// What limits of client addresses refused.
@@ -38,8 +32,8 @@ pub(super) struct Snapshot {
 }
 
 impl Snapshot {
-    /// The numbers of `node`, which is `ready` or not.
-    pub(super) fn of(node: &Node, ready: bool) -> Self {
+    /// The numbers of `node`.
+    pub(super) fn of(node: &Node) -> Self {
         Self {
             totals: node.registry.totals(),
             latencies: node.registry.latencies(),
@@ -47,9 +41,6 @@ impl Snapshot {
             client_memory: node.client_memory.limit() as u64,
             max_connections: node.live.max_connections() as u64,
             threads: node.settings.threads as u64,
-            started: u64::from(node.started),
-            ready,
-            log: node.log_left_out(),
             logins_refused: node.login_failures.refused(),
             address_refusals: node.address_refusals.counts(),
             readers: node.readers.list(node.clock.millis()),

@@ -5,7 +5,12 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 
-use moneta_server::{Admin, ServerConfig};
+use moneta_admin::AdminConfig;
+use moneta_process::Desk;
+use moneta_process::desk::{About, Told};
+use moneta_process::phases::Phases;
+use moneta_server::ServerConfig;
+use moneta_store::Progress;
 
 use super::{PATIENCE, TestServer, config};
 
@@ -16,31 +21,39 @@ pub fn start() -> TestServer {
 
 /// The same of a server with a configuration.
 pub fn start_with(config: ServerConfig) -> TestServer {
-    let admin = Admin::start(SocketAddr::from(([127, 0, 0, 1], 0)), &[], Arc::default()).unwrap();
     let mut server = TestServer::start(config);
-    admin.show(&server.running);
-    server.admin = Some(admin);
+    let desk = desk(Arc::clone(&server.node.phases), Arc::default());
+    server.running.show_on(&desk);
+    desk.serve();
+    server.desk = Some(desk);
     server
+}
+
+/// The desk of a process that starts.
+pub fn desk(phases: Arc<Phases>, recovery: Arc<Progress>) -> Desk {
+    let about = About { program: "moneta", version: moneta_server::MONETA_VERSION, role: "node" };
+    let told = Told { about, phases, recovery, left_out: None };
+    Desk::open(told, Some(SocketAddr::from(([127, 0, 0, 1], 0))), AdminConfig::default()).unwrap()
 }
 
 /// Status and body of a page.
 pub fn fetch(server: &TestServer, path: &str) -> (u16, String) {
-    fetch_from(server.admin.as_ref().unwrap(), path)
+    fetch_from(server.desk.as_ref().unwrap(), path)
 }
 
 /// The same of an admin side that may have no server.
-pub fn fetch_from(admin: &Admin, path: &str) -> (u16, String) {
-    let (status, _, body) = fetch_accepting(admin, path, "application/openmetrics-text");
+pub fn fetch_from(desk: &Desk, path: &str) -> (u16, String) {
+    let (status, _, body) = fetch_accepting(desk, path, "application/openmetrics-text");
     (status, body)
 }
 
 /// Status, head and body of a page, for a client that accepts `accept`.
 pub fn fetch_as(server: &TestServer, path: &str, accept: &str) -> (u16, String, String) {
-    fetch_accepting(server.admin.as_ref().unwrap(), path, accept)
+    fetch_accepting(server.desk.as_ref().unwrap(), path, accept)
 }
 
-fn fetch_accepting(admin: &Admin, path: &str, accept: &str) -> (u16, String, String) {
-    let mut stream = TcpStream::connect(admin.address()).unwrap();
+fn fetch_accepting(desk: &Desk, path: &str, accept: &str) -> (u16, String, String) {
+    let mut stream = TcpStream::connect(desk.address().unwrap()).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nAccept: {accept}\r\nConnection: close\r\n\r\n").unwrap();
     let mut response = String::new();

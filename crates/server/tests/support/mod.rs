@@ -9,10 +9,11 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use moneta_process::Desk;
 use moneta_server::auth::Authenticator;
 use moneta_server::client_memory::ClientMemory;
 use moneta_server::node::{Node, NodeSettings};
-use moneta_server::{Admin, ListenAddress, Listener, RunningServer, Server, ServerConfig, ServerError};
+use moneta_server::{ListenAddress, Listener, RunningServer, Server, ServerConfig, ServerError};
 use moneta_store::Clock;
 use moneta_testkit::model::ModelStore;
 
@@ -25,7 +26,7 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 pub struct TestServer {
     pub running: RunningServer,
     /// Where [`admin::start`] has made one.
-    pub admin: Option<Admin>,
+    pub desk: Option<Desk>,
     pub node: Arc<Node>,
     pub gate: Gate,
 }
@@ -79,7 +80,7 @@ impl TestServer {
         let store = GatedStore::layer(ModelStore::new(Arc::clone(&clock), 1024 * 1024), gate.clone());
         let node = Arc::new(Node::new(settings, clock, users));
         let running = Server::start(config, Arc::new(store), Arc::clone(&node))?;
-        Ok(Self { running, admin: None, node, gate })
+        Ok(Self { running, desk: None, node, gate })
     }
 
     pub fn address(&self) -> SocketAddr {

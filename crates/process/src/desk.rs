@@ -1,0 +1,147 @@
+//! What a process tells its operators over HTTP: where it is in its life, whether it is ready and why not, the metrics of its
+//! parts, and a page that leads to all others. Each part says what is its own: [`Observed`], and its pages.
+
+mod home;
+mod html;
+mod life;
+mod metrics;
+mod pages;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use moneta_admin::answer::Missing;
+use moneta_admin::{Admin, AdminConfig, AdminError, Places, Right, Route, Tally};
+use moneta_store::metric::Sample;
+use moneta_store::{Health, Progress};
+use serde_json::{Map, Value};
+
+use crate::logging::LeftOut;
+use crate::phases::Phases;
+use life::Life;
+
+pub use metrics::metrics;
+
+/// Who the process is.
+#[derive(Clone, Copy, Debug)]
+pub struct About {
+    /// The program's name.
+    pub program: &'static str,
+    /// Its version.
+    pub version: &'static str,
+    /// What it is in a fleet, in a word: `node`, `proxy`.
+    pub role: &'static str,
+}
+
+/// What a desk tells that is the process's.
+#[derive(Clone, Debug)]
+pub struct Told {
+    /// Who it is.
+    pub about: About,
+    /// The phases of its life.
+    pub phases: Arc<Phases>,
+    /// How far its start is.
+    pub recovery: Arc<Progress>,
+    /// What its log left out, if it has a log.
+    pub left_out: Option<LeftOut>,
+}
+
+/// A part of the process, as operators see it.
+///
+/// `samples` and `health` may take as long as what they ask: they are called on helper threads, a few at a time, and given up
+/// after seconds.
+pub trait Observed: Send + Sync {
+    /// Its metrics as they are now.
+    fn samples(&self) -> Vec<Sample> {
+        Vec::new()
+    }
+
+    /// Whether it is fit to serve.
+    fn health(&self) -> Health {
+        Health::default()
+    }
+
+    /// What `/readyz` tells of it beside readiness. It must not wait.
+    fn facts(&self) -> Map<String, Value> {
+        Map::new()
+    }
+}
+
+/// The desk of a process, which answers from its making on; it ends when this is dropped.
+#[derive(Debug)]
+pub struct Desk {
+    life: Arc<Life>,
+    http: Option<Admin>,
+}
+
+impl Desk {
+    /// Answers at `address`; `None`: not over HTTP at all.
+    ///
+    /// # Errors
+    /// If the address cannot be listened on, or the system cannot start a thread.
+    pub fn open(told: Told, address: Option<SocketAddr>, config: AdminConfig) -> Result<Self, AdminError> {
+        let life = Arc::new(Life::new(told, Arc::clone(&config.tally)));
+        let http = address.map(|address| {
+            let missing = Arc::clone(&life);
+            let missing = Missing::new(move || missing.doing().map(|doing| moneta_admin::answer::unavailable(&doing)));
+            Admin::start(address, AdminConfig { missing, ..config }, routes(&life))
+        });
+        Ok(Self { http: http.transpose()?, life })
+    }
+
+    /// The address it listens on, with the port that the kernel picked.
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.http.as_ref().map(Admin::address)
+    }
+
+    /// What it counts of its own requests.
+    pub fn tally(&self) -> &Tally {
+        &self.life.tally
+    }
+
+    /// Tells of `part`, and shows its pages, until [`Desk::close`].
+    ///
+    /// # Panics
+    /// If one of the pages has a path and method that is answered already.
+    pub fn show(&self, part: Arc<dyn Observed>, pages: impl IntoIterator<Item = Route>) {
+        self.life.add(part);
+        self.add(pages);
+    }
+
+    /// Shows these pages, until [`Desk::close`].
+    ///
+    /// # Panics
+    /// As [`Desk::show`].
+    pub fn add(&self, pages: impl IntoIterator<Item = Route>) {
+        if let Some(http) = &self.http {
+            http.add(pages);
+        }
+    }
+
+    /// All parts serve: from now on the process is ready if they are.
+    pub fn serve(&self) {
+        self.life.serve();
+    }
+
+    /// What the parts work with is about to be closed: none of them is asked any more, and answers that go on end.
+    pub fn close(&self) {
+        self.life.close();
+        if let Some(http) = &self.http {
+            http.end_streams();
+            http.retain(|path| OWN.contains(&path));
+        }
+    }
+}
+
+/// The pages that are there for as long as the desk.
+const OWN: [&str; 4] = ["/healthz", "/readyz", "/metrics", "/"];
+
+/// Its own pages but `/healthz`, which every admin side has.
+fn routes(life: &Arc<Life>) -> [Route; 3] {
+    let life = || Arc::clone(life);
+    [
+        Route::get("/metrics", pages::metrics, life()).in_places(Places::Metrics),
+        Route::get("/readyz", pages::readyz, life()).in_places(Places::Readiness).needs(Right::None),
+        Route::get("/", home::page, life()),
+    ]
+}
