@@ -6,6 +6,7 @@
 //! |---|---|
 //! | [`runner`] | a process from its beginning to its end |
 //! | [`part`] | a part of it, as the runner sees it |
+//! | `parts` | all of them: supervised, and closed in order |
 //! | [`desk`] | readiness, metrics, the page at `/`, and the pages of its parts |
 //! | [`startup`] | what a start script asks for: another user, the background, a file with the process's number |
 //! | [`logging`] | the log, whose level changes while the process runs |
@@ -18,6 +19,7 @@ pub mod desk;
 mod ending;
 pub mod logging;
 pub mod part;
+mod parts;
 pub mod phases;
 pub mod runner;
 pub mod signals;

@@ -1,0 +1,71 @@
+//! Guards who may ask for what: a page that runs before its request is judged, or by the right of another method, shows or does what
+//! its sender may not.
+
+mod support;
+
+use std::sync::{Arc, Mutex};
+
+use axum::Extension;
+use axum::extract::State;
+use axum::http::{HeaderValue, Method};
+use moneta_admin::{AdminConfig, Asked, Authorize, Denial, Guard, Judged, Right, Route, Somebody};
+use support::{fetch, request, start_with, whole};
+
+/// Lets in who has the token, and lets others read statistics; who they are it says after a wait.
+struct Tokens;
+
+impl Authorize for Tokens {
+    fn authorize<'a>(&'a self, asked: &'a Asked<'a>) -> Judged<'a> {
+        Box::pin(async move {
+            tokio::task::yield_now().await;
+            match asked.authorization.map(HeaderValue::as_bytes) {
+                Some(b"Bearer secret") => Ok(Somebody("ann".into())),
+                Some(_) if asked.right == Right::Stats => Ok(Somebody("bob".into())),
+                Some(_) => Err(Denial::Forbidden),
+                None => Err(Denial::Unknown),
+            }
+        })
+    }
+}
+
+#[test]
+fn who_asks_is_judged_before_a_page_runs_and_by_the_right_of_the_method() {
+    let ran = Arc::new(Mutex::new(Vec::new()));
+    let who =
+        async |State(ran): State<Arc<Mutex<Vec<Method>>>>, method: Method, somebody: Option<Extension<Somebody>>| {
+            ran.lock().expect("no test panicked").push(method);
+            somebody.map_or_else(|| "nobody".to_owned(), |Extension(somebody)| somebody.to_string())
+        };
+    let state = || Arc::clone(&ran);
+    // A page that is read and changed needs a right for each.
+    let routes = [Route::put("/page", who, state()), Route::get("/page", who, state())];
+    let config = AdminConfig { guard: Guard::new(Tokens), ..AdminConfig::default() };
+    let admin = start_with(config, routes);
+    let address = admin.address();
+    let ask = |head: &str, token: &str| request(address, &format!("{head} HTTP/1.1{token}"), "");
+    let (bob, ann) = ("\r\nAuthorization: Bearer other", "\r\nAuthorization: Bearer secret");
+    assert_eq!(ask("GET /page", "").0, 401);
+    assert_eq!(ask("GET /page", bob), (200, "bob".into()));
+    assert_eq!(ask("PUT /page", bob), (403, "this needs the right `operate`\n".into()));
+    assert_eq!(ask("PUT /page", ann), (200, "ann".into()));
+    assert_eq!(*ran.lock().expect("no test panicked"), [Method::GET, Method::PUT]);
+    // What is there is nothing that a stranger may know, and that the process lives is for all.
+    assert_eq!((ask("GET /nothing", "").0, ask("GET /nothing", bob).0), (401, 404));
+    assert_eq!((ask("DELETE /page", "").0, ask("DELETE /page", ann).0), (401, 405));
+    assert_eq!(ask("GET /healthz", "").0, 200);
+    assert_eq!(admin.tally().unauthorized(), 4);
+    let unknown = whole(address, "GET /page HTTP/1.1", "").to_lowercase();
+    assert!(unknown.contains("www-authenticate: bearer"), "{unknown}");
+}
+
+#[test]
+fn a_function_judges_by_what_is_asked() {
+    let judge = |asked: &Asked<'_>| {
+        assert_eq!((asked.method, asked.path, asked.right), (&Method::GET, "/page", Right::List));
+        assert!(asked.from.is_loopback() && asked.certificate.is_none());
+        Err(Denial::Forbidden)
+    };
+    let config = AdminConfig { guard: Guard::new(judge), ..AdminConfig::default() };
+    let admin = start_with(config, [Route::get("/page", async || "read", ()).needs(Right::List)]);
+    assert_eq!(fetch(admin.address(), "/page?key=1").0, 403);
+}
