@@ -33,9 +33,9 @@ pub struct About {
     pub role: &'static str,
 }
 
-/// What a desk tells that is the process's.
+/// The process itself, as its desk sees it.
 #[derive(Clone, Debug)]
-pub struct Told {
+pub struct Vitals {
     /// Who it is.
     pub about: About,
     /// The phases of its life.
@@ -79,8 +79,8 @@ impl Desk {
     ///
     /// # Errors
     /// If the address cannot be listened on, or the system cannot start a thread.
-    pub fn open(told: Told, address: Option<SocketAddr>, config: AdminConfig) -> Result<Self, AdminError> {
-        let life = Arc::new(Life::new(told, Arc::clone(&config.tally)));
+    pub fn open(vitals: Vitals, address: Option<SocketAddr>, config: AdminConfig) -> Result<Self, AdminError> {
+        let life = Arc::new(Life::new(vitals, Arc::clone(&config.tally)));
         let http = address.map(|address| {
             let missing = Arc::clone(&life);
             let missing = Missing::new(move || missing.doing().map(|doing| moneta_admin::answer::unavailable(&doing)));

@@ -18,7 +18,7 @@ use moneta_admin::AdminConfig;
 use moneta_store::Progress;
 use nix::sys::stat::{Mode, umask};
 
-use crate::desk::{About, Desk, Told};
+use crate::desk::{About, Desk, Vitals};
 use crate::ending;
 use crate::logging::{self, Log, LogHandle, LogSettings};
 use crate::part::{Closing, Part};
@@ -70,8 +70,8 @@ impl Process {
         let (phases, recovery) = (Arc::<Phases>::default(), Arc::<Progress>::default());
         let supervisor = Supervisor::start(Arc::clone(&recovery), Arc::clone(&phases))?;
         let (shared, progress) = (Arc::clone(&phases), Arc::clone(&recovery));
-        let told = Told { about, phases: shared, recovery: progress, left_out: Some(log.handle.left_out.clone()) };
-        let desk = Desk::open(told, admin, desk)?;
+        let vitals = Vitals { about, phases: shared, recovery: progress, left_out: Some(log.handle.left_out.clone()) };
+        let desk = Desk::open(vitals, admin, desk)?;
         let parts = Parts::new(Arc::clone(&phases));
         Ok(Self { phases, recovery, startup, parts, signals: None, desk, supervisor, _rest: Rest, log })
     }
@@ -139,6 +139,13 @@ impl Process {
         // Whatever ended it, and whatever stays behind.
         let closed = self.parts.close();
         supervised.and(closed)
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // Where it does not come to run, parts are closed right after this.
+        self.desk.close();
     }
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use moneta_admin::{AdminConfig, Asked, Denial, Guard, Right, Route, Somebody};
 use moneta_process::Desk;
-use moneta_process::desk::{About, Observed, Told};
+use moneta_process::desk::{About, Observed, Vitals};
 use moneta_process::phases::Phases;
 use moneta_store::metric::{Metric, Sample, Unit};
 use moneta_store::{Health, Progress};
@@ -53,9 +53,9 @@ struct Process {
 fn process(config: AdminConfig) -> Process {
     let (phases, recovery) = (Arc::<Phases>::default(), Arc::<Progress>::default());
     let about = About { program: "moneta", version: "1.2.3", role: "control" };
-    let told = Told { about, phases: Arc::clone(&phases), recovery: Arc::clone(&recovery), left_out: None };
+    let vitals = Vitals { about, phases: Arc::clone(&phases), recovery: Arc::clone(&recovery), left_out: None };
     let address = SocketAddr::from(([127, 0, 0, 1], 0));
-    Process { desk: Desk::open(told, Some(address), config).expect("a free port"), phases, recovery }
+    Process { desk: Desk::open(vitals, Some(address), config).expect("a free port"), phases, recovery }
 }
 
 /// Status and whole answer of a page.
@@ -144,8 +144,8 @@ fn strangers_see_whether_a_process_lives_and_is_ready_and_nothing_else() {
 #[test]
 fn a_process_without_an_admin_port_has_a_desk_all_the_same() {
     let about = About { program: "moneta", version: "1.2.3", role: "relay" };
-    let told = Told { about, phases: Arc::default(), recovery: Arc::default(), left_out: None };
-    let desk = Desk::open(told, None, AdminConfig::default()).expect("nothing to listen on");
+    let vitals = Vitals { about, phases: Arc::default(), recovery: Arc::default(), left_out: None };
+    let desk = Desk::open(vitals, None, AdminConfig::default()).expect("nothing to listen on");
     desk.show(Arc::new(Jobs::default()), [Route::text("/jobs", || "21 jobs".into())]);
     desk.serve();
     desk.close();

@@ -34,7 +34,7 @@ pub(super) async fn page(State(life): State<Arc<Life>>, Extension(index): Extens
 }
 
 fn html(life: &Life, readiness: &Readiness, paths: &[&str], tasks: &[Listed]) -> String {
-    let about = life.told.about;
+    let about = life.vitals.about;
     let (program, role, version) = (Escaped(about.program), Escaped(about.role), Escaped(about.version));
     let Readiness { is_ready, phase, notes } = readiness;
     let state = match (is_ready, notes.is_empty()) {
@@ -85,12 +85,12 @@ fn duration(time: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::desk::{About, Told};
+    use crate::desk::{About, Vitals};
 
     fn life() -> Life {
         let about = About { program: "moneta", version: "1.2.3", role: "node" };
-        let told = Told { about, phases: Arc::default(), recovery: Arc::default(), left_out: None };
-        Life::new(told, Arc::default())
+        let vitals = Vitals { about, phases: Arc::default(), recovery: Arc::default(), left_out: None };
+        Life::new(vitals, Arc::default())
     }
 
     #[test]

@@ -9,7 +9,7 @@ use moneta_store::Health;
 use moneta_store::metric::Sample;
 use parking_lot::RwLock;
 
-use super::{Observed, Told};
+use super::{Observed, Vitals};
 use crate::phases::Phase;
 
 /// Time limit of the parts' health.
@@ -27,7 +27,7 @@ enum Step {
 
 /// State shared by all requests of a desk.
 pub(super) struct Life {
-    pub(super) told: Told,
+    pub(super) vitals: Vitals,
     /// What the listener counts.
     pub(super) tally: Arc<Tally>,
     pub(super) begun: Instant,
@@ -52,14 +52,14 @@ pub(super) struct Readiness {
 
 impl std::fmt::Debug for Life {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Life").field("told", &self.told).finish_non_exhaustive()
+        f.debug_struct("Life").field("vitals", &self.vitals).finish_non_exhaustive()
     }
 }
 
 impl Life {
-    pub(super) fn new(told: Told, tally: Arc<Tally>) -> Self {
+    pub(super) fn new(vitals: Vitals, tally: Arc<Tally>) -> Self {
         Self {
-            told,
+            vitals,
             tally,
             begun: Instant::now(),
             begun_at: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs(),
@@ -86,7 +86,7 @@ impl Life {
     pub(super) fn parts(&self) -> Result<Parts, String> {
         match &*self.now.read() {
             (Step::Serving, parts) => Ok(Arc::clone(parts)),
-            (Step::Starting, _) => Err(match self.told.recovery.percent() {
+            (Step::Starting, _) => Err(match self.vitals.recovery.percent() {
                 Some(percent) => format!("starting: recovering, {percent} %"),
                 None => "starting".to_owned(),
             }),
@@ -101,7 +101,7 @@ impl Life {
 
     /// Whether it is ready, given that its parts are so.
     pub(super) fn is_ready(&self, health: &Health) -> bool {
-        self.told.phases.phase() == Phase::Running && !health.unready
+        self.vitals.phases.phase() == Phase::Running && !health.unready
     }
 
     /// Whether it is ready, or why not.
@@ -110,7 +110,7 @@ impl Life {
             Ok(parts) => parts,
             Err(phase) => return Readiness { is_ready: false, phase, notes: Vec::new() },
         };
-        let phase = self.told.phases.phase();
+        let phase = self.vitals.phases.phase();
         let asked = match phase {
             Phase::Running => Some(ask(&self.readiness, HEALTH_WITHIN, move || health(&parts)).await),
             _ => None,

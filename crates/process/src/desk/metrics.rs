@@ -43,8 +43,8 @@ pub fn metrics() -> impl Iterator<Item = Metric> {
 
 /// All of them as they are now, of a process that is ready or not.
 pub(super) fn samples(life: &Life, is_ready: bool) -> Vec<Sample> {
-    let left_out = life.told.left_out.as_ref().map_or((0, 0), |left_out| left_out.now());
-    let now = Now { version: life.told.about.version, begun_at: life.begun_at, is_ready, left_out };
+    let left_out = life.vitals.left_out.as_ref().map_or((0, 0), |left_out| left_out.now());
+    let now = Now { version: life.vitals.about.version, begun_at: life.begun_at, is_ready, left_out };
     let mut all = metric::samples(TABLE, &now);
     all.extend(metric::samples(tally::METRICS, &*life.tally));
     all.extend(tasks::samples());

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use moneta_admin::AdminConfig;
 use moneta_process::Desk;
-use moneta_process::desk::{About, Told};
+use moneta_process::desk::{About, Vitals};
 use moneta_process::phases::Phases;
 use moneta_server::ServerConfig;
 use moneta_store::Progress;
@@ -32,8 +32,8 @@ pub fn start_with(config: ServerConfig) -> TestServer {
 /// The desk of a process that starts.
 pub fn desk(phases: Arc<Phases>, recovery: Arc<Progress>) -> Desk {
     let about = About { program: "moneta", version: moneta_server::MONETA_VERSION, role: "node" };
-    let told = Told { about, phases, recovery, left_out: None };
-    Desk::open(told, Some(SocketAddr::from(([127, 0, 0, 1], 0))), AdminConfig::default()).unwrap()
+    let vitals = Vitals { about, phases, recovery, left_out: None };
+    Desk::open(vitals, Some(SocketAddr::from(([127, 0, 0, 1], 0))), AdminConfig::default()).unwrap()
 }
 
 /// Status and body of a page.
