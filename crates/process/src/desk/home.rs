@@ -85,7 +85,7 @@ fn duration(time: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::desk::{About, Vitals};
+    use crate::desk::observed::{About, Vitals};
 
     fn life() -> Life {
         let about = About { program: "moneta", version: "1.2.3", role: "node" };

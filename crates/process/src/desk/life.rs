@@ -9,7 +9,7 @@ use moneta_store::Health;
 use moneta_store::metric::Sample;
 use parking_lot::RwLock;
 
-use super::{Observed, Vitals};
+use super::observed::{Observed, Vitals};
 use crate::phases::Phase;
 
 /// Time limit of the parts' health.
