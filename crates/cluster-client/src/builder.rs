@@ -163,7 +163,7 @@ impl Builder {
             let failed = |source| ConnectError::System { what: "no folder for hints", source };
             std::fs::create_dir_all(folder).map_err(failed)?;
         }
-        self.config.under_way = 2 * self.node_timeout + Duration::from_secs(1);
+        self.config.under_way = ClusterConfig::under_way_of(self.node_timeout);
         let (first, source) = match self.topology.take().ok_or(ConnectError::NoTopology)? {
             From::Fixed(topology) => (topology, None),
             From::Source(source) => {
@@ -212,7 +212,7 @@ impl Connect for Remotes {
     fn open(&self, node: &Node) -> Result<Opened, Box<dyn Error + Send + Sync>> {
         let config = RemoteConfig {
             connections: self.connections,
-            request_timeout: self.timeout,
+            request_timeout: self.timeout.into(),
             item_max: self.item_max,
             may_be_unknown: true,
             large_apart: true,

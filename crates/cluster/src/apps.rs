@@ -137,7 +137,7 @@ impl Apps {
 
     /// Does something with all apps behind a door, if each of them can be flushed.
     fn flush_each(&self, cx: &Cx, flush: impl Fn(&Cluster) -> Step<()>) -> Step<()> {
-        if let Some(app) = self.behind(cx.door()).find(|app| !app.cluster.config().allow_flush) {
+        if let Some(app) = self.behind(cx.door()).find(|app| !app.cluster.rules().allows_flush()) {
             let refusal = format!("the app {} is not flushed through this proxy", app.name());
             return Step::Done(Err(StoreError::new(ErrorKind::Unsupported, refusal)));
         }
@@ -194,7 +194,7 @@ impl ReadSeveral for Apps {
 impl Component for Apps {
     /// The clusters are no parts: their metrics need the app's name, and one app that is down does not make the others unready.
     fn parts(&self) -> Parts<'_> {
-        let can = self.0.apps.iter().any(|app| app.cluster.config().allow_flush);
+        let can = self.0.apps.iter().any(|app| app.cluster.rules().allows_flush());
         let flush = can.then_some(self as &dyn Flush);
         Parts { below: Vec::new(), walk: Some(self), flush, resize: None, observe: None, feed: None }
     }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use moneta_store::component::{Component, Flush, Health, Parts, Report};
 use moneta_store::latency::Kind;
@@ -229,6 +230,12 @@ impl Cluster {
         &self.0.rules
     }
 
+    /// Changes how long a request to a node may take. Requests that are under way go by this time or the one before.
+    pub fn set_node_timeout(&self, timeout: Duration) {
+        self.0.rules.extend_under_way(ClusterConfig::under_way_of(timeout));
+        self.0.connect.set_timeout(timeout);
+    }
+
     /// The configuration, as it was at the start.
     pub fn config(&self) -> &ClusterConfig {
         &self.0.config
@@ -338,7 +345,7 @@ impl ReadSeveral for Cluster {
 impl Component for Cluster {
     /// Nodes come and go, so they are no parts: this component attaches, reports and closes them.
     fn parts(&self) -> Parts<'_> {
-        let flush = self.0.config.allow_flush.then_some(self as &dyn Flush);
+        let flush = self.0.rules.allows_flush().then_some(self as &dyn Flush);
         Parts { below: Vec::new(), walk: Some(self), flush, resize: None, observe: None, feed: None }
     }
 

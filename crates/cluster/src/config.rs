@@ -115,6 +115,11 @@ impl ClusterConfig {
     /// The longest pause between two probes of an ejected node.
     pub const PROBE_MAX: Duration = Duration::from_secs(60);
 
+    /// [`ClusterConfig::under_way`] where a request to a node may take `node_timeout`: two of them, and some time for threads.
+    pub fn under_way_of(node_timeout: Duration) -> Duration {
+        2 * node_timeout + Duration::from_secs(1)
+    }
+
     /// The defaults, for an app of this name.
     pub fn new(app: impl Into<String>) -> Self {
         Self {

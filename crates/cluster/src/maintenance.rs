@@ -286,7 +286,7 @@ impl ClusterShared {
             }
         }
         let has_missed = newest.as_ref().is_some_and(|item| item.meta.version() >= missed.version);
-        let under_way = u64::try_from(self.config.under_way.as_millis()).unwrap_or(u64::MAX);
+        let under_way = self.rules.under_way();
         let is_over = missed.at.saturating_add(under_way) < self.clock.millis();
         // That there is nothing is not believed of copies in doubt alone, unless it was deleted.
         let is_known = newest.is_some() || !has_doubted || missed_since != u64::MAX || missed.buried > Version::ZERO;

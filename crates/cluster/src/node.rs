@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use moneta_store::{ErrorKind, Key, Store, StoreError, Version, component};
 use parking_lot::Mutex;
@@ -23,6 +24,11 @@ pub trait Connect: Send + Sync {
     /// # Errors
     /// When no store can be made for such a node at all.
     fn open(&self, node: &topology::Node) -> Result<Opened, Box<dyn std::error::Error + Send + Sync>>;
+
+    /// How long a request to a node may take from now on, those of open stores as well. For what has no such time: nothing.
+    fn set_timeout(&self, timeout: Duration) {
+        let _ = timeout;
+    }
 
     /// What a node's clock says, in milliseconds since the Unix epoch. May wait for it for a while. `None`: it does not answer,
     /// or does not tell.

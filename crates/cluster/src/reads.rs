@@ -529,7 +529,7 @@ impl Call {
             // From a memcached: where there is nothing, and older than every write that may still be under way, so that it
             // replaces none of them.
             false if item.meta.unversioned => {
-                let under_way = u64::try_from(self.shared.config.under_way.as_millis()).unwrap_or(u64::MAX);
+                let under_way = self.shared.rules.under_way();
                 let mut aged = item.as_ref();
                 aged.meta.cas = Version::at(as_of.saturating_sub(under_way)).0;
                 aged.meta.unversioned = false;

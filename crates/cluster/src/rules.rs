@@ -1,7 +1,7 @@
 //! The rules of a cluster that may change while it serves: how reads and writes are answered, when a node is ejected, how fast
 //! hints go. Each request goes by the rules as they are when it looks at them.
 
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use crate::config::{Ack, ClusterConfig, Fallback};
@@ -18,6 +18,9 @@ pub struct Rules {
     eject_slow_times: AtomicU32,
     eject_slow_requests: AtomicU32,
     hint_rate: AtomicU32,
+    allow_flush: AtomicBool,
+    /// Milliseconds.
+    under_way: AtomicU64,
 }
 
 impl Rules {
@@ -32,6 +35,8 @@ impl Rules {
             eject_slow_times: AtomicU32::new(config.eject_slow_times),
             eject_slow_requests: AtomicU32::new(config.eject_slow_requests),
             hint_rate: AtomicU32::new(config.hint_rate),
+            allow_flush: AtomicBool::new(config.allow_flush),
+            under_way: AtomicU64::new(milliseconds(config.under_way)),
         }
     }
 
@@ -78,6 +83,16 @@ impl Rules {
     /// As [`ClusterConfig::hint_rate`].
     pub fn set_hint_rate(&self, a_second: u32) {
         self.hint_rate.store(a_second, Relaxed);
+    }
+
+    /// As [`ClusterConfig::allow_flush`].
+    pub fn set_allow_flush(&self, allow: bool) {
+        self.allow_flush.store(allow, Relaxed);
+    }
+
+    /// As [`ClusterConfig::under_way`]. It never becomes shorter: what began before goes by the time that was.
+    pub(crate) fn extend_under_way(&self, span: Duration) {
+        self.under_way.fetch_max(milliseconds(span), Relaxed);
     }
 
     /// How many copies must have taken a write.
@@ -127,9 +142,22 @@ impl Rules {
         self.eject_slow_requests.load(Relaxed)
     }
 
+    pub(crate) fn allows_flush(&self) -> bool {
+        self.allow_flush.load(Relaxed)
+    }
+
+    /// How long a write may be under way, in milliseconds.
+    pub(crate) fn under_way(&self) -> u64 {
+        self.under_way.load(Relaxed)
+    }
+
     pub(crate) fn hint_rate(&self) -> u32 {
         self.hint_rate.load(Relaxed)
     }
+}
+
+fn milliseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 fn nanoseconds(duration: Duration) -> u64 {
@@ -151,6 +179,9 @@ mod tests {
             rules.set_fallback(fallback);
             assert_eq!(rules.fallback(), fallback);
         }
+        rules.extend_under_way(Duration::from_secs(9));
+        rules.extend_under_way(Duration::from_secs(3));
+        assert_eq!(rules.under_way(), 9000, "what began under the longer time may still be under way");
         rules.set_eject_slow(Duration::from_millis(7));
         assert_eq!(rules.eject_slow(), Duration::from_millis(7));
     }

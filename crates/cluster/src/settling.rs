@@ -71,8 +71,7 @@ impl ClusterShared {
     /// Settles a write that all copies that answer lack, and that only a copy which is away may have: of a process before this
     /// one, or a set that failed. Only where no such write was acknowledged: as more than half of all copies lack it.
     pub(crate) async fn settle_lost(self: &Arc<Self>, layout: &Layout, key: &OwnedKey, missed: Missed) {
-        let (copies, under_way) =
-            (layout.copies(), u64::try_from(self.config.under_way.as_millis()).unwrap_or(u64::MAX));
+        let (copies, under_way) = (layout.copies(), self.rules.under_way());
         let is_over = missed.at.saturating_add(under_way) < self.clock.millis();
         if !is_over || self.config.ack.of(copies) < majority(copies) {
             return;

@@ -102,7 +102,7 @@ impl ClusterShared {
 
     /// Writes that were stamped before this, in milliseconds since the Unix epoch, are on their way to no copy any more.
     fn settled_until(&self, now: u64) -> u64 {
-        now.saturating_sub(u64::try_from(self.config.under_way.as_millis()).unwrap_or(u64::MAX))
+        now.saturating_sub(self.rules.under_way())
     }
 
     /// Goes on with a pass for as long as a round may; true at its end.

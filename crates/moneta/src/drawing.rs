@@ -164,6 +164,6 @@ fn remote(config: &RemoteConfig) -> String {
         "remote  {}, {protocol}, {} a worker, answers within {}",
         config.endpoint.address,
         if config.connections == 1 { "1 connection".into() } else { format!("{} connections", config.connections) },
-        Time(config.request_timeout)
+        Time(config.request_timeout.get())
     )
 }

@@ -15,7 +15,7 @@ use moneta_cluster::{Answered, App, Apps, Cluster, Connect, Heard, Node, Opened,
 use moneta_net::{Address, Outward};
 use moneta_options::kinds::Kind;
 use moneta_options::values::Values;
-use moneta_remote::{Remote, RemoteConfig, ValueMemory};
+use moneta_remote::{Remote, RemoteConfig, RequestTimeout, ValueMemory};
 use moneta_store::{Clock, Door, KeyHash, Store};
 use parking_lot::Mutex;
 
@@ -39,6 +39,8 @@ const BOARD_PATIENCE: Duration = Duration::from_millis(250);
 struct Remotes {
     settings: Values,
     outward: Outward,
+    /// How long a request may take, to all nodes.
+    timeout: RequestTimeout,
     memory: Arc<ValueMemory>,
     seed: KeyHash,
     clock: Arc<Clock>,
@@ -49,8 +51,13 @@ struct Remotes {
 impl Connect for Remotes {
     fn open(&self, node: &Node) -> Result<Opened, Box<dyn Error + Send + Sync>> {
         let config = proxy::node(&self.settings, node.address.clone());
-        let endpoint = self.outward.over(config.endpoint.clone());
-        let config = RemoteConfig { endpoint, seed: self.seed, memory: Arc::clone(&self.memory), ..config };
+        let config = RemoteConfig {
+            endpoint: self.outward.over(config.endpoint.patient(self.timeout.get())),
+            request_timeout: self.timeout.clone(),
+            seed: self.seed,
+            memory: Arc::clone(&self.memory),
+            ..config
+        };
         let remote = Remote::new(config, Arc::clone(&self.clock))?;
         let counting = remote.clone();
         let answers = move || {
@@ -59,6 +66,10 @@ impl Connect for Remotes {
             Answered { requests, time, carried, is_carrying }
         };
         Ok(Opened { store: Arc::new(remote), answers: Some(Box::new(answers)) })
+    }
+
+    fn set_timeout(&self, timeout: Duration) {
+        self.timeout.set(timeout);
     }
 
     fn time(&self, node: &Node) -> Option<u64> {
@@ -126,15 +137,24 @@ pub fn door(place: usize) -> Door {
     Door(u16::try_from(place + 1).unwrap_or(u16::MAX))
 }
 
+/// The memory of a proxy for large values on their way from and to nodes.
+pub fn value_memory(settings: &Settings) -> Arc<ValueMemory> {
+    Arc::new(ValueMemory::new(settings.get(&CLIENT_MEMORY)))
+}
+
 /// The apps of a proxy, each of which follows its topology.
 ///
 /// # Errors
 /// If there is no topology, or it makes no sense.
-pub fn apps(settings: &Settings, outward: &Outward, clock: &Arc<Clock>) -> anyhow::Result<Apps> {
+pub fn apps(
+    settings: &Settings,
+    outward: &Outward,
+    memory: &Arc<ValueMemory>,
+    clock: &Arc<Clock>,
+) -> anyhow::Result<Apps> {
     let seed = KeyHash::random().context("the system has no randomness")?;
-    let memory = Arc::new(ValueMemory::new(settings.get(&CLIENT_MEMORY)));
     let app = |(place, app): (usize, &AppSettings)| {
-        let cluster = cluster(app, outward, seed, &memory, clock).with_context(|| format!("app {}", app.name))?;
+        let cluster = cluster(app, outward, seed, memory, clock).with_context(|| format!("app {}", app.name))?;
         let prefix = app.prefix.as_ref().map(|prefix| prefix.as_bytes().to_vec());
         let door = app.has_listeners.then(|| door(place));
         anyhow::Ok(App { cluster, prefix, strip_prefix: app.strip_prefix, door })
@@ -171,8 +191,9 @@ fn cluster(
     let mut source = Guarded::new(source(&topology)?, GuardConfig { kept, ..GuardConfig::default() });
     let first = source.first(FIRST).context("there is no topology")?;
     let (memory, boards) = (Arc::clone(memory), Mutex::default());
+    let timeout = settings.get(&proxy::NODE_TIMEOUT).into();
     let (settings_of, outward) = (settings.clone(), outward.clone());
-    let connect = Remotes { settings: settings_of, outward, memory, seed, clock: Arc::clone(clock), boards };
+    let connect = Remotes { settings: settings_of, outward, timeout, memory, seed, clock: Arc::clone(clock), boards };
     let writer = Writer { origin: cluster::origin(settings), salt, seed };
     let item_max = settings.get(&MAX_ITEM_SIZE);
     let cluster = Cluster::new(config, &first, Box::new(connect), writer, item_max, Arc::clone(clock))?;

@@ -10,7 +10,11 @@ use crate::options::app::{self, AppSettings};
 use crate::options::listener::{self, ExtraListener};
 use crate::options::resolve::Resolved;
 use crate::options::sections;
+use crate::options::sections::access::DISABLE_FLUSH_ALL;
 use crate::options::settings::Settings;
+
+/// Changes that have a line each: the log leaves out what comes more often from one place of the program in a second.
+const TOLD: usize = 10;
 
 /// Holds what a reload compares with, and what changes by it.
 pub struct Reload {
@@ -62,7 +66,9 @@ impl Reload {
         let is_of_apps =
             |option: &&dyn Declaration| app::options().any(|of_apps| of_apps.about().key == option.about().key);
         let has_tables = !apps.is_empty();
-        let options = sections::options().filter(|option| !has_tables || !is_of_apps(option));
+        // Sessions obey the process's own switch before an app's.
+        let is_of_process = |option: &&dyn Declaration| option.about().key == DISABLE_FLUSH_ALL.key();
+        let options = sections::options().filter(|option| !has_tables || is_of_process(option) || !is_of_apps(option));
         let of_process = self.subscribers.prepare(options, process, &wanted)?;
         let mut of_apps = Vec::new();
         for (app, subscribers) in apps.iter_mut() {
@@ -80,10 +86,13 @@ impl Reload {
             [(listener::TABLE, self.listeners != listeners(&wanted)), (app::TABLE, self.apps != app_keys(&wanted))];
         outcomes[0].1.after_restart.extend(tables.into_iter().filter(|(_, differ)| *differ).map(|(table, _)| table));
         // Last, so that all of it is logged at the level that is wanted.
-        for (app, outcome) in &outcomes {
-            for Changed { option, from, to } in &outcome.changed {
-                tracing::info!(app, option, from, to, "changed");
-            }
+        let mut changed = outcomes.iter().flat_map(|(app, outcome)| outcome.changed.iter().map(move |one| (app, one)));
+        for (app, Changed { option, from, to }) in changed.by_ref().take(TOLD) {
+            tracing::info!(app, option, from, to, "changed");
+        }
+        let more: Vec<&str> = changed.map(|(_, changed)| changed.option).collect();
+        if !more.is_empty() {
+            tracing::info!(more = more.len(), options = more.join(", "), "more changed");
         }
         for (app, outcome) in &outcomes {
             for option in &outcome.after_restart {

@@ -193,6 +193,7 @@ fn every_option_that_the_reference_says_to_change_changes() {
     let other = file(folder.path(), "others", "bob:pass\n");
     let changed = [
         ("auth_file", format!("\"{other}\"")),
+        ("client_memory", "\"99m\"".into()),
         ("disable_dumping", "true".into()),
         ("disable_flush_all", "true".into()),
         ("disable_watch", "true".into()),
@@ -203,9 +204,11 @@ fn every_option_that_the_reference_says_to_change_changes() {
         ("lame_duck", "\"1s\"".into()),
         ("log_level", "\"debug\"".into()),
         ("login_attempts", "9".into()),
+        ("login_failures", "9".into()),
         ("login_timeout", "\"9s\"".into()),
         ("max_connections", "99".into()),
         ("memory", "\"99m\"".into()),
+        ("output_limit", "\"99k\"".into()),
         ("verbose", "1".into()),
     ];
     assert_eq!(changed.iter().map(|(key, _)| (*key).to_owned()).collect::<BTreeSet<_>>(), live());
@@ -213,9 +216,13 @@ fn every_option_that_the_reference_says_to_change_changes() {
     let lines: Vec<String> = changed.iter().map(|(key, value)| format!("{key} = {value}\n")).collect();
     fs::write(&path, lines.concat()).unwrap();
     reload(&node, RELOADED);
-    // Of what changed the log has ten lines a second; what does not change is another place in the program.
     let log = node.log();
     assert!(!log.contains("only after a restart"), "{log}");
+    // Ten have a line each, and one line has the others.
+    let more = log.lines().find(|line| line.contains("more changed")).expect("it is told");
+    let named = |key: &str| log.lines().any(|line| line.contains("changed") && line.contains(key));
+    assert!(more.contains(&format!("more={}", changed.len() - 10)), "{more}");
+    assert!(changed.iter().all(|(key, _)| named(key)), "{log}");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! How a server is reached and how patient its clients are.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use moneta_client::wire::{Protocol, VALUE_LIMIT};
@@ -28,7 +29,7 @@ pub struct RemoteConfig {
     /// How long a request waits for its reply, from when it is made; a second more for each MiB that moves on its connection
     /// meanwhile. Where nothing moves for twice that, the connection is lost. Time in which its thread was held up, and so could
     /// neither send nor receive, counts up to a quarter of the shorter timeout.
-    pub request_timeout: Duration,
+    pub request_timeout: RequestTimeout,
     /// Pause before the second attempt to connect in a row; it doubles with each further one. Each is shortened by a random
     /// part of up to half of it.
     pub backoff_min: Duration,
@@ -59,6 +60,33 @@ pub struct RemoteConfig {
     pub item_max: usize,
 }
 
+/// How long a request may take. It may change while stores have it: all clones are one.
+#[derive(Clone, Debug)]
+pub struct RequestTimeout(Arc<AtomicU64>);
+
+impl RequestTimeout {
+    /// The time now, at least a nanosecond.
+    #[inline]
+    pub fn get(&self) -> Duration {
+        Duration::from_nanos(self.0.load(Ordering::Relaxed))
+    }
+
+    /// Changes it, to at least a nanosecond. Requests that are under way go by this time or the one before.
+    pub fn set(&self, timeout: Duration) {
+        self.0.store(nanoseconds(timeout).max(1), Ordering::Relaxed);
+    }
+}
+
+impl From<Duration> for RequestTimeout {
+    fn from(timeout: Duration) -> Self {
+        Self(Arc::new(AtomicU64::new(nanoseconds(timeout))))
+    }
+}
+
+fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
 impl RemoteConfig {
     /// The most of [`RemoteConfig::connections`].
     pub const CONNECTIONS_MAX: usize = 64;
@@ -75,7 +103,7 @@ impl RemoteConfig {
             seed,
             protocol: None,
             connections: 1,
-            request_timeout: Duration::from_secs(1),
+            request_timeout: Duration::from_secs(1).into(),
             backoff_min: Duration::from_millis(20),
             backoff_max: Duration::from_secs(1),
             check_after: Duration::from_secs(2),
@@ -103,7 +131,7 @@ impl RemoteConfig {
         if !(1..=Self::IN_FLIGHT_MAX).contains(&self.in_flight_max) || self.unsent_max == 0 {
             return wrong("a connection needs room for 1 to 1048576 requests and for at least a byte to send");
         }
-        let shortest = self.request_timeout.min(self.connect_timeout()).min(self.check_after);
+        let shortest = self.request_timeout.get().min(self.connect_timeout()).min(self.check_after);
         if shortest.is_zero() || self.timeouts_max == 0 {
             return wrong("timeouts, and how many in a row mean that a server is dead, must be more than nothing");
         }

@@ -10,7 +10,7 @@ use crate::large::LargeKeys;
 /// Each thread counts for itself, and adds what changed once a turn.
 #[derive(Debug)]
 pub struct ValueMemory {
-    limit: usize,
+    limit: AtomicUsize,
     held: AtomicUsize,
     /// The same keys are on several servers.
     pub(crate) large: LargeKeys,
@@ -19,7 +19,7 @@ pub struct ValueMemory {
 impl ValueMemory {
     /// At most so many bytes.
     pub fn new(limit: usize) -> Self {
-        Self { limit, held: AtomicUsize::new(0), large: LargeKeys::default() }
+        Self { limit: AtomicUsize::new(limit), held: AtomicUsize::new(0), large: LargeKeys::default() }
     }
 
     /// Bytes that are held.
@@ -29,17 +29,22 @@ impl ValueMemory {
 
     /// The limit, in bytes.
     pub fn limit(&self) -> usize {
-        self.limit
+        self.limit.load(Ordering::Relaxed)
+    }
+
+    /// Changes the limit. What is held beyond a smaller one goes as its requests end.
+    pub fn set_limit(&self, limit: usize) {
+        self.limit.store(limit, Ordering::Relaxed);
     }
 
     /// Whether there is no room for a large value.
     pub(crate) fn is_full(&self) -> bool {
-        self.held() >= self.limit
+        self.held() >= self.limit()
     }
 
     /// Whether so much is held that large values are to be asked for one by one.
     pub(crate) fn is_scarce(&self) -> bool {
-        self.held() >= self.limit / 2
+        self.held() >= self.limit() / 2
     }
 
     /// A thread holds `now` where it held `before`.

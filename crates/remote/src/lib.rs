@@ -29,7 +29,7 @@ mod walk;
 mod worker_client;
 mod writes;
 
-pub use config::RemoteConfig;
+pub use config::{RemoteConfig, RequestTimeout};
 pub use counters::metrics;
 pub use error::RemoteError;
 pub use held::ValueMemory;

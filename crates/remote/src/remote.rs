@@ -58,7 +58,7 @@ impl Remote {
     /// wait.
     pub fn answered(&self) -> (u64, Duration) {
         let shared = &self.inner.shared;
-        shared.counters.answered(shared.config.request_timeout)
+        shared.counters.answered(shared.config.request_timeout.get())
     }
 
     /// Bytes of large values that have moved so far, and whether one is half through now: what small ones wait behind on the way.

@@ -142,7 +142,7 @@ fn list(config: &RemoteConfig, keys: &Keys) -> Result<(), DialogueError> {
     if config.protocol.is_some_and(|protocol| protocol != Protocol::Meta) {
         return unsupported("items are walked over the meta protocol only");
     }
-    let silence = config.request_timeout.max(SILENCE);
+    let silence = config.request_timeout.get().max(SILENCE);
     let mut dialogue = Dialogue::open(&config.endpoint.clone().patient(silence), None, config.item_max)?;
     if dialogue.dialect().protocol != Protocol::Meta {
         return unsupported("the server does not know the meta protocol, which a walk needs");

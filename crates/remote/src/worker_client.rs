@@ -54,7 +54,7 @@ impl WorkerClient {
         let queue = epoll::create(CreateFlags::CLOEXEC)?;
         let timer = Timer::new(&queue)?;
         let now = Instant::now();
-        let clock = RunningClock::new(shared.config.request_timeout.min(shared.config.connect_timeout()));
+        let clock = RunningClock::new(shared.config.request_timeout.get().min(shared.config.connect_timeout()));
         let common = shared.config.connections;
         let mut links: Vec<Link> = (0..common).map(|_| Link::new(Arc::clone(shared), now)).collect();
         if shared.config.large_apart {

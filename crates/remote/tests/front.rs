@@ -129,7 +129,7 @@ fn a_front_outlives_the_server_behind_it() {
     let Some(mut memcached) = Memcached::start(&[]) else { return eprintln!("no memcached here") };
     let limits = SuiteConfig { memory: 64 << 20, value_max: 1 << 20 };
     let fronts = Servers::default();
-    let config = RemoteConfig { request_timeout: Duration::from_millis(500), ..config(&memcached.path()) };
+    let config = RemoteConfig { request_timeout: Duration::from_millis(500).into(), ..config(&memcached.path()) };
     let back = remote(config);
     let front = fronts.serve(back.clone(), limits, Arc::new(Clock::system()));
     let mut client = dialogue(&front);

@@ -42,7 +42,8 @@ struct Worker {
 impl Worker {
     fn new(peer: &Peer, timeout: Duration) -> Self {
         let endpoint = Endpoint::new(Address::Unix(peer.path())).patient(timeout);
-        let config = RemoteConfig { request_timeout: timeout, timeouts_max: 1000, ..RemoteConfig::new(endpoint, SEED) };
+        let config =
+            RemoteConfig { request_timeout: timeout.into(), timeouts_max: 1000, ..RemoteConfig::new(endpoint, SEED) };
         let store = remote(config);
         let mut reactors = Reactors::default();
         component::attach(&store, &mut reactors);

@@ -46,7 +46,7 @@ impl Moody {
     fn store(&self) -> Remote {
         let timeout = Duration::from_millis(250);
         remote(RemoteConfig {
-            request_timeout: timeout,
+            request_timeout: timeout.into(),
             backoff_min: Duration::from_millis(1),
             backoff_max: Duration::from_millis(5),
             timeouts_max: 3,
@@ -145,7 +145,7 @@ fn a_failure_says_whether_the_request_was_sent() {
     let _listener = std::os::unix::net::UnixListener::bind(&path).expect("a socket");
     let timeout = Duration::from_millis(100);
     let config = RemoteConfig::new(Endpoint::new(Address::Unix(path)).patient(timeout), SEED);
-    let store = remote(RemoteConfig { request_timeout: timeout, ..config });
+    let store = remote(RemoteConfig { request_timeout: timeout.into(), ..config });
     let waited = get(&store).expect_err("there is no connection");
     assert!(waited.is_unsent(), "{waited:?}");
 }

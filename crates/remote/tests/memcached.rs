@@ -231,8 +231,11 @@ fn wait_for_error(store: &Remote) -> ErrorKind {
 #[test]
 fn a_hung_server_costs_a_bounded_wait_and_then_none() {
     let Some(memcached) = Memcached::start(&[]) else { return eprintln!("no memcached here") };
-    let config =
-        RemoteConfig { request_timeout: Duration::from_millis(300), timeouts_max: 2, ..config(&memcached.path()) };
+    let config = RemoteConfig {
+        request_timeout: Duration::from_millis(300).into(),
+        timeouts_max: 2,
+        ..config(&memcached.path())
+    };
     let store = remote(config);
     wait_until("it answers", || set(&store, "a", "1").is_ok());
     memcached.stop();

@@ -18,7 +18,7 @@ use moneta_store::{Calls, Clock, ErrorKind, ItemRef, Key, Lookup, Step, StoreErr
 
 fn impatient(peer: &Peer) -> RemoteConfig {
     RemoteConfig {
-        request_timeout: Duration::from_millis(250),
+        request_timeout: Duration::from_millis(250).into(),
         backoff_min: Duration::from_millis(1),
         backoff_max: Duration::from_millis(5),
         timeouts_max: 1000,
@@ -202,7 +202,7 @@ fn a_value_over_the_limit_costs_its_own_request_only() {
             visit.say(&asked.hit(&vec![b'x'; size]));
         }
     });
-    let store = remote(RemoteConfig { request_timeout: Duration::from_secs(20), ..impatient(&peer) });
+    let store = remote(RemoteConfig { request_timeout: Duration::from_secs(20).into(), ..impatient(&peer) });
     for _ in 0..3 {
         let steps: Vec<_> = ["small", "large", "other"].map(|key| begin(&store, key)).into();
         let ends: Vec<_> = steps.into_iter().map(finish).collect();
@@ -220,7 +220,7 @@ fn what_was_given_up_takes_its_reply_along() {
             visit.say(&asked.hit(&value_of(&asked.key)));
         }
     });
-    let store = remote(RemoteConfig { request_timeout: Duration::from_secs(20), ..impatient(&peer) });
+    let store = remote(RemoteConfig { request_timeout: Duration::from_secs(20).into(), ..impatient(&peer) });
     for round in 0..500 {
         let given_up: Vec<_> =
             (0..3).map(|number| begin(&store, &format!("given up {round} {number}").replace(' ', "-"))).collect();
@@ -261,7 +261,7 @@ fn closing_peer(after: usize) -> (Peer, Kept, Arc<AtomicBool>) {
 #[test]
 fn a_connection_that_the_server_closed_while_idle_costs_no_request() {
     let (peer, kept, closed) = closing_peer(1);
-    let store = remote(RemoteConfig { request_timeout: Duration::from_secs(20), ..impatient(&peer) });
+    let store = remote(RemoteConfig { request_timeout: Duration::from_secs(20).into(), ..impatient(&peer) });
     assert_eq!(get(&store, "first").expect("it answers"), Some(value_of("first")));
     // Nothing of what follows can have been sent over the connection that is closed.
     wait_until("it is closed", || closed.load(Ordering::SeqCst));
@@ -284,7 +284,7 @@ fn a_connection_that_is_closed_instead_of_a_reply_fails_writes_and_repeats_reads
                 visit.say(&reply);
             }
         });
-        let store = remote(RemoteConfig { request_timeout: Duration::from_secs(20), ..impatient(&peer) });
+        let store = remote(RemoteConfig { request_timeout: Duration::from_secs(20).into(), ..impatient(&peer) });
         assert_eq!(get(&store, "first").expect("it answers"), Some(b"here".to_vec()));
         let ended = match command {
             "mg" => get(&store, "closing").map(drop),
@@ -308,7 +308,8 @@ fn over_the_limit_of_requests_in_flight_one_more_fails_at_once() {
             visit.say(&asked.hit(b"here"));
         }
     });
-    let config = RemoteConfig { in_flight_max: 10, request_timeout: Duration::from_secs(20), ..impatient(&peer) };
+    let config =
+        RemoteConfig { in_flight_max: 10, request_timeout: Duration::from_secs(20).into(), ..impatient(&peer) };
     let store = remote(config);
     let mut within: Vec<_> = (0..15).map(|number| begin(&store, &format!("key{number}"))).collect();
     for over in within.split_off(10) {

@@ -186,7 +186,7 @@ impl Ledger {
 /// The memory that the process holds for clients, and its limit.
 #[derive(Debug)]
 pub struct ClientMemory {
-    limit: usize,
+    limit: AtomicUsize,
     total: Arc<AtomicUsize>,
     /// The part of the total that is in no worker's ledger, by kind: what is held for clients of the admin side.
     beside: [AtomicUsize; Kind::ALL.len()],
@@ -205,7 +205,7 @@ impl ClientMemory {
     /// Nothing held, and a limit in bytes.
     pub fn new(limit: usize) -> Self {
         Self {
-            limit,
+            limit: AtomicUsize::new(limit),
             total: Arc::default(),
             beside: Default::default(),
             leaving: AtomicUsize::new(0),
@@ -216,7 +216,12 @@ impl ClientMemory {
 
     /// The limit, in bytes.
     pub fn limit(&self) -> usize {
-        self.limit
+        self.limit.load(Ordering::Relaxed)
+    }
+
+    /// Changes the limit. What is held beyond a smaller one is freed as at any other time: the largest holders are closed.
+    pub fn set_limit(&self, limit: usize) {
+        self.limit.store(limit, Ordering::Relaxed);
     }
 
     /// Bytes held, within 64 KiB a worker.
@@ -228,7 +233,8 @@ impl ClientMemory {
     /// Bytes left before connections are closed.
     #[inline]
     fn left(&self) -> usize {
-        (self.limit - self.limit / 8).saturating_sub(self.total())
+        let limit = self.limit();
+        (limit - limit / 8).saturating_sub(self.total())
     }
 
     /// Bytes that one connection may hold before it has to wait.
@@ -244,18 +250,18 @@ impl ClientMemory {
 
     /// Whether a connection that holds more than before has to be closed.
     pub(crate) fn is_used_up(&self) -> bool {
-        self.total() > self.limit
+        self.total() > self.limit()
     }
 
     /// Bytes to free now by closing the largest holders.
     pub(crate) fn excess(&self) -> usize {
-        let staying = self.staying();
-        if staying > self.limit - self.limit / 8 { staying - self.limit / 4 * 3 } else { 0 }
+        let (staying, limit) = (self.staying(), self.limit());
+        if staying > limit - limit / 8 { staying - limit / 4 * 3 } else { 0 }
     }
 
     /// Bytes to free by closing connections that have held memory for [`SCARCE_SECONDS`].
     pub(crate) fn scarcity(&self) -> usize {
-        self.staying().saturating_sub(self.limit / 4 * 3)
+        self.staying().saturating_sub(self.limit() / 4 * 3)
     }
 
     fn staying(&self) -> usize {
@@ -364,6 +370,17 @@ mod tests {
         assert!(memory.excess() == 0 && memory.total() <= memory.limit() / 8 * 7, "{}", memory.total());
         assert!(!memory.admits(memory.limit() / 2));
         assert!(memory.admits(SMALL_REQUEST));
+    }
+
+    #[test]
+    fn a_smaller_limit_frees_what_is_over_it() {
+        let memory = ClientMemory::new(256 << 20);
+        Ledger::default().change(&Holding::default(), &holding(Kind::Output, 75 << 20), &memory);
+        assert_eq!(memory.excess(), 0);
+        memory.set_limit(80 << 20);
+        assert_eq!(memory.excess(), 15 << 20);
+        memory.set_limit(256 << 20);
+        assert!(memory.excess() == 0 && memory.admits(1 << 20));
     }
 
     #[test]

@@ -17,7 +17,8 @@ pub(crate) struct ListenerState {
     /// Its address, for lists of connections.
     pub(crate) name: Arc<str>,
     /// Unsent bytes at which a connection's requests are no longer executed.
-    output_limit: usize,
+    /// Its own limit; `None`: the server's.
+    own_output_limit: Option<usize>,
     /// Operator commands it accepts.
     pub(crate) commands: Commands,
     /// Its name in the file of users, if its clients have to be users.
@@ -101,7 +102,7 @@ impl ListenerState {
         let seconds = |timeout: Duration| if timeout.is_zero() { 0 } else { whole_seconds(timeout) };
         Arc::new(Self {
             name: Arc::from(name),
-            output_limit: limits.output_limit.unwrap_or(config.output_limit),
+            own_output_limit: limits.output_limit,
             commands: limits.commands.unwrap_or(config.commands),
             guarded_as,
             own_idle_seconds: limits.idle_timeout.map(seconds),
@@ -185,7 +186,7 @@ impl ConnectionPermit {
     /// Unsent bytes at which the connection's requests are no longer executed.
     #[inline]
     pub(crate) fn output_limit(&self) -> usize {
-        self.listener.output_limit
+        self.listener.own_output_limit.unwrap_or_else(|| self.listener.live.output_limit())
     }
 
     /// What the connection may do, together with others of its listener and of its address; empty without limits.

@@ -12,6 +12,7 @@ pub struct Live {
     max_connections: AtomicUsize,
     idle_seconds: AtomicU32,
     dump_seconds: AtomicU32,
+    output_limit: AtomicUsize,
     drain_milliseconds: AtomicU32,
     login_seconds: AtomicU32,
     login_attempts: AtomicU32,
@@ -28,6 +29,7 @@ impl Live {
             max_connections: AtomicUsize::new(usize::try_from(settings.max_connections).unwrap_or(usize::MAX)),
             idle_seconds: AtomicU32::new(settings.idle_timeout),
             dump_seconds: AtomicU32::new(0),
+            output_limit: AtomicUsize::new(0),
             drain_milliseconds: AtomicU32::new(0),
             login_seconds: AtomicU32::new(settings.login_timeout),
             login_attempts: AtomicU32::new(settings.login_attempts),
@@ -52,6 +54,11 @@ impl Live {
     /// How long a client may take nothing of its dump, in whole seconds, at least one.
     pub fn set_dump_timeout(&self, timeout: Duration) {
         self.dump_seconds.store(whole_seconds(timeout), Relaxed);
+    }
+
+    /// Unsent bytes at which a connection's requests are no longer executed, where its listener says nothing else; at least 1.
+    pub fn set_output_limit(&self, bytes: usize) {
+        self.output_limit.store(bytes, Relaxed);
     }
 
     /// How long draining may take, once it begins.
@@ -100,6 +107,10 @@ impl Live {
 
     pub(crate) fn dump_seconds(&self) -> u32 {
         self.dump_seconds.load(Relaxed)
+    }
+
+    pub(crate) fn output_limit(&self) -> usize {
+        self.output_limit.load(Relaxed)
     }
 
     pub(crate) fn drain_timeout(&self) -> Duration {

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
@@ -15,8 +15,8 @@ const ADDRESSES_MAX: usize = 10_000;
 /// Failed log-ins by address.
 #[derive(Debug, Default)]
 pub(crate) struct LoginFailures {
-    /// Failures of an address in a minute; `None`: no limit.
-    rate: Option<Rate>,
+    /// Failures of an address in a minute; 0: no limit.
+    most: AtomicU32,
     // Taken for log-ins only.
     by_address: Mutex<HashMap<IpAddr, Spent>>,
     refused: AtomicU64,
@@ -25,13 +25,23 @@ pub(crate) struct LoginFailures {
 impl LoginFailures {
     /// Admits `most` failures of an address in a minute; 0: any number.
     pub(crate) fn new(most: u32) -> Self {
-        Self { rate: (most > 0).then(|| Rate::per_minute(most.into())), ..Self::default() }
+        Self { most: AtomicU32::new(most), ..Self::default() }
+    }
+
+    /// As [`LoginFailures::new`], from now on. What addresses owe stays.
+    pub(crate) fn set(&self, most: u32) {
+        self.most.store(most, Ordering::Relaxed);
+    }
+
+    fn rate(&self) -> Option<Rate> {
+        let most = self.most.load(Ordering::Relaxed);
+        (most > 0).then(|| Rate::per_minute(most.into()))
     }
 
     /// Whether a log-in from `address` may be tried at `now` of [`crate::rate::now`].
     pub(crate) fn admits(&self, address: IpAddr, now: u64) -> bool {
         let over = |spent: &Spent| spent.is_over(now);
-        let admits = self.rate.is_none() || !self.by_address.lock().get(&network(address)).is_some_and(over);
+        let admits = self.rate().is_none() || !self.by_address.lock().get(&network(address)).is_some_and(over);
         if !admits {
             self.refused.fetch_add(1, Ordering::Relaxed);
         }
@@ -45,7 +55,7 @@ impl LoginFailures {
 
     /// A log-in from `address` has failed at `now` of [`crate::rate::now`].
     pub(crate) fn note(&self, address: IpAddr, now: u64) {
-        let Some(rate) = self.rate else { return };
+        let Some(rate) = self.rate() else { return };
         let (address, now) = (network(address), now);
         let mut known = self.by_address.lock();
         if known.len() >= ADDRESSES_MAX && !known.contains_key(&address) {
@@ -91,6 +101,16 @@ mod tests {
             failures.note(IpAddr::from(number.to_be_bytes()), 100_000_000);
         }
         assert!(failures.by_address.lock().len() <= ADDRESSES_MAX);
+    }
+
+    #[test]
+    fn a_limit_that_changes_counts_from_then_on() {
+        let (failures, address, now) = (LoginFailures::new(0), IpAddr::from([10, 0, 0, 1]), 100_000_000);
+        failures.set(1);
+        (0..3).for_each(|_| failures.note(address, now));
+        assert!(!failures.admits(address, now));
+        failures.set(0);
+        assert!(failures.admits(address, now));
     }
 
     #[test]

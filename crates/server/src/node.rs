@@ -197,6 +197,11 @@ impl Node {
         }
     }
 
+    /// Changes how many log-ins an address may fail in a minute; 0: any number.
+    pub fn set_login_failures(&self, most: u32) {
+        self.login_failures.set(most);
+    }
+
     /// Whether `lru_crawler` may walk items.
     pub fn is_crawler_enabled(&self) -> bool {
         self.crawler.load(Ordering::Relaxed)

@@ -48,6 +48,7 @@ impl Server {
         node.live.set_max_connections(config.max_connections);
         node.live.set_idle_timeout(config.idle_timeout.unwrap_or_default());
         node.live.set_dump_timeout(config.dump_timeout);
+        node.live.set_output_limit(config.output_limit);
         node.live.set_drain_timeout(config.drain_timeout);
         let registry = Arc::clone(&node.connection_registry);
         let listeners: Vec<_> =

@@ -17,6 +17,7 @@ use moneta_process::desk::About;
 use moneta_process::logging::LogLevel;
 use moneta_process::runner::Beginning;
 use moneta_process::startup::Startup;
+use moneta_remote::ValueMemory;
 use moneta_server::config::{ListenAddress, ServerConfig};
 use moneta_server::error::ServerError;
 use moneta_server::node::{AppLimits, Node, NodeSettings, Routes, Surroundings};
@@ -132,6 +133,8 @@ struct Served {
     store: Arc<dyn Store>,
     /// Those of a proxy.
     apps: Option<Apps>,
+    /// Memory of a proxy for large values.
+    values: Option<Arc<ValueMemory>>,
     catching_up: Option<CatchingUp>,
 }
 
@@ -143,14 +146,15 @@ impl Served {
         clock: &Arc<Clock>,
         recovery: &Arc<Progress>,
     ) -> anyhow::Result<Self> {
-        let apps = if settings.is_proxy() { Some(proxy_stores::apps(settings, outward, clock)?) } else { None };
+        let values = settings.is_proxy().then(|| proxy_stores::value_memory(settings));
+        let apps = values.as_ref().map(|values| proxy_stores::apps(settings, outward, values, clock)).transpose()?;
         let store = match &apps {
             Some(apps) => proxy_stores::store(apps),
             None => stack::assemble(settings, outward, clock, recovery)?,
         };
         let catching_up = catch_up::round(&store, settings, outward, recovery, clock);
         let store = catching_up.as_ref().map_or(store, CatchingUp::store);
-        Ok(Self { store, apps, catching_up })
+        Ok(Self { store, apps, values, catching_up })
     }
 
     /// What its node works with.
@@ -175,8 +179,8 @@ impl Served {
         let (mut of_process, mut of_apps) = (Subscribers::default(), Vec::new());
         operation::subscribe(&mut of_process, node, level);
         network::subscribe(&mut of_process, node);
-        access::subscribe(&mut of_process, node, settings.is_proxy());
-        memory::subscribe(&mut of_process, &self.store);
+        access::subscribe(&mut of_process, node);
+        memory::subscribe(&mut of_process, &self.store, node, self.values.clone());
         for (app, known) in settings.apps.iter().zip(self.apps.iter().flat_map(|apps| apps.all())) {
             let mut own = Subscribers::default();
             let subscribers = if settings.has_app_tables { &mut own } else { &mut of_process };

@@ -75,7 +75,7 @@ impl Link {
         let config = &self.shared.config;
         let user = config.endpoint.log_in.credentials();
         let probe = Probe::begin_as(user.as_deref(), config.protocol, in_binary, &mut self.out);
-        self.stage = Stage::Probing { until: turn.now + self.shared.config.request_timeout, probe };
+        self.stage = Stage::Probing { until: turn.now + self.shared.config.request_timeout.get(), probe };
         if let Err(failure) = self.flush(turn) {
             self.lose(failure, turn);
         }

@@ -34,13 +34,13 @@ impl Link {
     /// When a request is late that began then, when so many bytes had moved.
     pub(super) fn late_at(&self, begun: Instant, moved: u64) -> Instant {
         let most = if self.is_large && !self.is_retired { MOST_LARGE } else { MOST };
-        begun + self.shared.config.request_timeout + worth((self.moved - moved).min(most))
+        begun + self.shared.config.request_timeout.get() + worth((self.moved - moved).min(most))
     }
 
     /// When the connection is lost if nothing moves before; `None`: no reply is waited for.
     fn silent_at(&self) -> Option<Instant> {
         let first = self.in_flight.front()?;
-        let timeout = self.shared.config.request_timeout;
+        let timeout = self.shared.config.request_timeout.get();
         // What only asks whether the server is there is answered at once.
         let patience = if first.is_check() || self.on_trial { timeout } else { timeout * PATIENCE };
         Some(first.begun.max(self.heard) + patience)
@@ -57,7 +57,7 @@ impl Link {
     #[inline]
     pub(super) fn note_begin(&mut self, begun: Instant) {
         if !self.awaits() {
-            self.due = begun + self.shared.config.request_timeout;
+            self.due = begun + self.shared.config.request_timeout.get();
         }
     }
 
@@ -91,13 +91,13 @@ impl Link {
     pub(super) fn expire(&mut self, turn: &mut Turn<'_>) {
         self.end_late(turn);
         // Of those after the first one, some may be late before that.
-        let next = turn.now + self.shared.config.request_timeout / LOOKS;
+        let next = turn.now + self.shared.config.request_timeout.get() / LOOKS;
         let known = self.deadline_of_requests().into_iter().chain(self.deadline_of_waiting()).min();
         self.due = known.map_or(next, |at| at.min(next));
     }
 
     fn end_late(&mut self, turn: &mut Turn<'_>) {
-        let timeout = self.shared.config.request_timeout;
+        let timeout = self.shared.config.request_timeout.get();
         let silent = match &self.stage {
             Stage::Down { .. } => false,
             Stage::Connecting { until } | Stage::Probing { until, .. } => turn.now >= *until,
@@ -132,7 +132,7 @@ impl Link {
     /// old enough are looked at.
     #[inline]
     fn expire_sent(&mut self, turn: &mut Turn<'_>) {
-        let timeout = self.shared.config.request_timeout;
+        let timeout = self.shared.config.request_timeout.get();
         let now = turn.now;
         let is_old = |begun: Instant| now.saturating_duration_since(begun) >= timeout;
         if self.in_flight.get(self.given_up).is_some_and(|entry| is_old(entry.begun)) && turn.now >= self.look_at {
@@ -142,7 +142,7 @@ impl Link {
 
     #[cold]
     fn give_up_late(&mut self, turn: &mut Turn<'_>) {
-        let timeout = self.shared.config.request_timeout;
+        let timeout = self.shared.config.request_timeout.get();
         self.look_at = turn.now + timeout / LOOKS;
         let reason = format!("no answer from {} within {timeout:?}", self.shared.config.endpoint.address);
         for index in self.given_up..self.in_flight.len() {

@@ -46,7 +46,7 @@ impl Meaning {
 
     fn shared(&self, timeout: Duration) -> Arc<ServerShared> {
         self.shared_with(|config| {
-            config.request_timeout = timeout;
+            config.request_timeout = timeout.into();
             config.endpoint.timeouts.connect = Some(timeout);
         })
     }

@@ -98,7 +98,7 @@ pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
 pub fn config(path: &Path) -> RemoteConfig {
     let timeout = Duration::from_secs(20);
     let address = Address::Unix(path.to_owned());
-    RemoteConfig { request_timeout: timeout, ..RemoteConfig::new(Endpoint::new(address).patient(timeout), SEED) }
+    RemoteConfig { request_timeout: timeout.into(), ..RemoteConfig::new(Endpoint::new(address).patient(timeout), SEED) }
 }
 
 /// A store with the system's clock.

@@ -46,7 +46,7 @@ impl Target {
     pub(super) fn sink(&self) -> anyhow::Result<StoreSink<Remote>> {
         let clock = Arc::new(Clock::system());
         let config = RemoteConfig {
-            request_timeout: Duration::from_secs(5),
+            request_timeout: Duration::from_secs(5).into(),
             // What is too large, the node itself says: a limit here would take what is older from it, too.
             item_max: VALUE_LIMIT,
             ..RemoteConfig::new(outward::of_command().to(self.address.clone()), KeyHash::seeded(0))

@@ -45,6 +45,7 @@ section! {
     /// Log-ins that one address may fail in a minute, over all its connections; further ones are refused unchecked until time has
     /// passed; 0 sets no limit.
     LOGIN_FAILURES: Number<u32> = Opt::new("login_failures", Number { min: 0, max: 1_000_000 }, || 60)
+        .live()
         .when("Higher where many clients share an address; they wait together for what one of them fails.");
 
     /// Obey the `shutdown` command.
@@ -105,7 +106,7 @@ pub fn contradictions(options: &Values) -> Vec<Refusal> {
 }
 
 /// Lets a reload read the users again, and change what clients may do.
-pub fn subscribe(subscribers: &mut Subscribers, node: &Arc<Node>, is_proxy: bool) {
+pub fn subscribe(subscribers: &mut Subscribers, node: &Arc<Node>) {
     let live = || Arc::clone(&node.live);
     let of = live();
     subscribers.set(&LOGIN_TIMEOUT, move |timeout| of.set_login_timeout(timeout));
@@ -118,14 +119,9 @@ pub fn subscribe(subscribers: &mut Subscribers, node: &Arc<Node>, is_proxy: bool
     let of = live();
     subscribers.set(&DISABLE_WATCH, move |is_off| of.set_watch(!is_off));
     let of = live();
-    subscribers.on(&DISABLE_FLUSH_ALL, move |change| {
-        // The apps of a proxy have it too, from their start on.
-        if is_proxy || change.from == change.to {
-            return Ok(if is_proxy { Effect::AfterRestart } else { Effect::None });
-        }
-        let of = Arc::clone(&of);
-        Ok(Effect::now(move || of.set_flush(!change.to)))
-    });
+    subscribers.set(&DISABLE_FLUSH_ALL, move |is_off| of.set_flush(!is_off));
+    let of = Arc::clone(node);
+    subscribers.set(&LOGIN_FAILURES, move |most| of.set_login_failures(most));
     let node = Arc::clone(node);
     subscribers.on(&AUTH_FILE, move |change| match (change.from, change.to) {
         (Some(_), Some(path)) => {

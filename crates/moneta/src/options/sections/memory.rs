@@ -12,7 +12,8 @@ use moneta_options::report::Refusal;
 use moneta_options::section;
 use moneta_options::subscribers::{Effect, Subscribers};
 use moneta_options::values::Values;
-use moneta_server::node::NodeSettings;
+use moneta_remote::ValueMemory;
+use moneta_server::node::{Node, NodeSettings};
 use moneta_store::Store;
 
 section! {
@@ -28,6 +29,7 @@ section! {
     /// Memory for what clients have not sent whole or not read: requests, replies, reads from SSD under way; for values over 32
     /// MiB, the default is eight times --max-item-size.
     CLIENT_MEMORY: Size<usize> = Opt::new("client_memory", Size::in_mebibytes(16 * MIB, TIB), || 256 << 20)
+        .live()
         .adjusted(|options, default| default.max(options.get(&MAX_ITEM_SIZE).saturating_mul(CLIENT_MEMORY_ITEMS)))
         .when(
             "Higher for very many clients with large values, lower where memory is tight. When it is nearly used up, requests \
@@ -92,9 +94,19 @@ pub fn contradictions(options: &Values, in_ram: bool) -> Vec<Refusal> {
     refusals
 }
 
-/// Lets a reload change how much is kept.
-pub fn subscribe(subscribers: &mut Subscribers, store: &Arc<dyn Store>) {
-    let store = Arc::clone(store);
+/// Lets a reload change how much is kept, and how much is held for clients: by sessions, and by a proxy (`values`) on its way
+/// from and to nodes.
+pub fn subscribe(
+    subscribers: &mut Subscribers,
+    store: &Arc<dyn Store>,
+    node: &Arc<Node>,
+    values: Option<Arc<ValueMemory>>,
+) {
+    let (store, node) = (Arc::clone(store), Arc::clone(node));
+    subscribers.set(&CLIENT_MEMORY, move |limit| {
+        node.client_memory.set_limit(limit);
+        values.iter().for_each(|values| values.set_limit(limit));
+    });
     subscribers.on(&MEMORY, move |change| {
         // Where the option is the same, what a client has set by `cache_memlimit` stays.
         if change.from == change.to {

@@ -98,6 +98,7 @@ section! {
 
     /// Unsent replies of one connection after which no more of its requests are executed until it reads.
     OUTPUT_LIMIT: Size<usize> = Opt::new("output_limit", Size::in_bytes(16 * KIB, GIB), || ServerConfig::OUTPUT_LIMIT)
+        .live()
         .when("Lower with very many slow readers; higher if large multi-gets over slow links stall.");
 
     /// How long a client may take nothing of its dump of keys (`lru_crawler metadump` and `mgdump`) before it is closed; only one
@@ -163,6 +164,8 @@ pub fn subscribe(subscribers: &mut Subscribers, node: &Arc<Node>) {
     });
     let live = Arc::clone(&node.live);
     subscribers.set(&DUMP_TIMEOUT, move |timeout| live.set_dump_timeout(timeout));
+    let live = Arc::clone(&node.live);
+    subscribers.set(&OUTPUT_LIMIT, move |bytes| live.set_output_limit(bytes));
 }
 
 /// What cannot be had together; `has_more`: whether there are listeners beside those of the options.

@@ -18,6 +18,7 @@ use moneta_server::node::NodeSettings;
 
 use crate::options::kinds::topology::TopologySource;
 use crate::options::kinds::words::Zone;
+use crate::options::sections::access::DISABLE_FLUSH_ALL;
 use crate::options::sections::{cluster, remote};
 
 section! {
@@ -68,9 +69,11 @@ section! {
         .live()
         .when("Higher where a whole zone of nodes may come back empty and should be filled fast; it bounds the load on the other zones.");
 
-    /// How long a request to a node may take; a second more for each MiB that moves on its connection meanwhile.
+    /// How long a request to a node may take; a second more for each MiB that moves on its connection meanwhile. Where it changes
+    /// while the proxy runs, connecting to nodes that it knows goes on by the time before.
     NODE_TIMEOUT: Milliseconds =
         Opt::new("node_timeout", Milliseconds { min: 1, max: 60_000 }, || Duration::from_millis(250))
+            .live()
             .when("Shorter where a read should go to another copy sooner; longer than what nodes with slow devices take.");
 
     /// Connections of each worker thread to each node; requests are pipelined on them.
@@ -155,7 +158,7 @@ pub fn config(options: &Values, name: &str, allow_flush: bool) -> ClusterConfig 
         eject_slow_times: options.get(&EJECT_SLOW_TIMES),
         eject_slow_requests: options.get(&EJECT_SLOW_REQUESTS),
         eject_share: options.get(&EJECT_SHARE).into(),
-        under_way: 2 * options.get(&NODE_TIMEOUT) + Duration::from_secs(1),
+        under_way: ClusterConfig::under_way_of(options.get(&NODE_TIMEOUT)),
         hint_bytes: options.get(&HINT_MEMORY),
         hint_dir: options.get(&HINT_DIR),
         hint_rate: options.get(&HINT_RATE),
@@ -185,6 +188,10 @@ pub fn subscribe(subscribers: &mut Subscribers, cluster: &Cluster) {
     let cluster = of();
     subscribers.set(&EJECT_SHARE, move |percent| cluster.rules().set_eject_share(percent.into()));
     let cluster = of();
+    subscribers.set(&NODE_TIMEOUT, move |timeout| cluster.set_node_timeout(timeout));
+    let cluster = of();
+    subscribers.set(&DISABLE_FLUSH_ALL, move |is_off| cluster.rules().set_allow_flush(!is_off));
+    let cluster = of();
     subscribers.set(&HINT_RATE, move |a_second| cluster.rules().set_hint_rate(a_second));
 }
 
@@ -197,7 +204,7 @@ pub fn node(options: &Values, address: Address) -> RemoteConfig {
         connections: options.get(&NODE_CONNECTIONS),
         in_flight_max: options.get(&NODE_REQUESTS),
         unsent_max: options.get(&NODE_BUFFER),
-        request_timeout: options.get(&NODE_TIMEOUT),
+        request_timeout: options.get(&NODE_TIMEOUT).into(),
         may_be_unknown: true,
         // A cluster shows none of them.
         asks_statistics: false,

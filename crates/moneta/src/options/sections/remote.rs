@@ -65,7 +65,7 @@ pub fn server(options: &Values, address: Address) -> RemoteConfig {
     RemoteConfig {
         protocol: options.get(&REMOTE_PROTOCOL),
         connections: options.get(&REMOTE_CONNECTIONS),
-        request_timeout: options.get(&REMOTE_TIMEOUT),
+        request_timeout: options.get(&REMOTE_TIMEOUT).into(),
         item_max: options.get(&MAX_ITEM_SIZE),
         // How keys are hashed is for the stack to choose: all its stores do it alike.
         ..RemoteConfig::new(endpoint, KeyHash::seeded(0))

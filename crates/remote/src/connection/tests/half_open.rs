@@ -60,7 +60,7 @@ fn pass(mut from: TcpStream, mut to: TcpStream, is_gone: impl Fn() -> bool) -> s
 fn client(way: &Way, timeout: Duration) -> (WorkerClient, Arc<ServerShared>) {
     let meaning = Meaning::of(&[way.address]);
     let shared = meaning.shared_with(|config| {
-        config.request_timeout = timeout;
+        config.request_timeout = timeout.into();
         config.endpoint.timeouts.connect = Some(timeout);
         config.check_after = Duration::from_millis(20);
     });

@@ -87,8 +87,8 @@ impl World {
     fn new(memory: usize) -> Self {
         let (server, address) = Server::start();
         let shared = Meaning::of(&[address]).shared_with(|config| {
-            config.request_timeout = Duration::from_secs(60);
-            config.endpoint.timeouts.connect = Some(config.request_timeout);
+            config.request_timeout = Duration::from_secs(60).into();
+            config.endpoint.timeouts.connect = Some(config.request_timeout.get());
             config.large_apart = true;
             config.memory = Arc::new(ValueMemory::new(memory));
         });

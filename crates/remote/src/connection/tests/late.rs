@@ -81,7 +81,7 @@ impl World {
     fn new() -> Self {
         let (server, address) = Server::start();
         let shared = Meaning::of(&[address]).shared_with(|config| {
-            (config.request_timeout, config.endpoint.timeouts.connect) = (TIMEOUT, Some(TIMEOUT));
+            (config.request_timeout, config.endpoint.timeouts.connect) = (TIMEOUT.into(), Some(TIMEOUT));
             config.item_max = 64 << 20;
         });
         let queue = epoll::create(epoll::CreateFlags::CLOEXEC).expect("the system has room");
