@@ -1,7 +1,7 @@
 //! The parts of a process: supervised while they run, closed in order at the end.
 
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
@@ -139,10 +139,7 @@ impl Wait {
             _ => Instant::now() + may_last,
         };
         self.until = Some((phase, until));
-        match events.recv_timeout(until.saturating_duration_since(Instant::now())) {
-            Ok(event) => Some(event),
-            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => None,
-        }
+        events.recv_timeout(until.saturating_duration_since(Instant::now())).ok()
     }
 }
 
@@ -180,8 +177,10 @@ mod tests {
         }
 
         fn close(self: Box<Self>) {
-            while self.hangs {
-                std::thread::park();
+            if self.hangs {
+                loop {
+                    std::thread::park();
+                }
             }
             self.said.lock().push(format!("{} closed", self.name));
         }
