@@ -2,6 +2,7 @@
 //! depend on the cuts. The first byte says how long the pieces are.
 #![no_main]
 
+use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
 use moneta_client::wire::{Broken, LINE_MAX};
 use moneta_feed::text::{Decoded, read as decode, write};
@@ -40,7 +41,8 @@ fn check(change: &Change, length: usize) {
     }
     let mut text = Vec::new();
     write(change, &mut text);
-    assert_eq!(decode(&text, VALUE_MAX), Ok(Decoded::Line(Line::Change(change.clone()), text.len())));
+    let length = text.len();
+    assert_eq!(decode(&text.into(), VALUE_MAX), Ok(Decoded::Line(Line::Change(change.clone()), length)));
     let mut line = Vec::new();
     json::write(change, &mut line);
     let line = String::from_utf8(line).expect("JSON is text");
@@ -48,11 +50,11 @@ fn check(change: &Change, length: usize) {
 }
 
 /// What the feed tells as it comes in pieces, and how it ended.
-fn read(input: &[u8], piece: usize) -> (Vec<Understood>, Ended) {
+fn read(input: &Bytes, piece: usize) -> (Vec<Understood>, Ended) {
     let (mut all, mut at, mut arrived) = (Vec::new(), 0, 0);
     loop {
-        let rest = &input[at..arrived];
-        match decode(rest, VALUE_MAX) {
+        let rest = input.slice(at..arrived);
+        match decode(&rest, VALUE_MAX) {
             Ok(Decoded::Line(line, length)) => {
                 assert!((1..=rest.len()).contains(&length));
                 if let Line::Change(change) = &line {
@@ -87,7 +89,8 @@ fn read(input: &[u8], piece: usize) -> (Vec<Understood>, Ended) {
 
 fuzz_target!(|input: &[u8]| {
     let Some((&piece, input)) = input.split_first() else { return };
-    let whole = read(input, input.len().max(1));
-    let cut = read(input, usize::from(piece).max(1));
+    let input = Bytes::copy_from_slice(input);
+    let whole = read(&input, input.len().max(1));
+    let cut = read(&input, usize::from(piece).max(1));
     assert_eq!(whole, cut);
 });

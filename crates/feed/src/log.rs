@@ -1,12 +1,11 @@
 //! A store's own feed: batches of its engine, completed change by change.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
-use moneta_store::feed::{Batch, Change, Entry, Feed, FeedPlace, Gap, Reader, Wanted};
+use moneta_store::feed::{Batch, Change, Entry, Feed, FeedPlace, Gap, Reader, Recorded, Wanted};
 use moneta_store::{Cx, Store, StoreError, component};
 
-use crate::resolve::resolve;
+use crate::resolve::{is_wanted, look_up};
 
 /// Reads the feed of a store. Of a feed that has keys alone, a batch may be any number of bytes, so it is taken change by change.
 pub struct LogSource {
@@ -14,7 +13,9 @@ pub struct LogSource {
     wanted: Wanted,
     reader: Box<dyn Reader>,
     gap: Option<Gap>,
-    entries: VecDeque<Entry>,
+    entries: Vec<Entry>,
+    /// So many of them were taken.
+    taken: usize,
     /// After what was taken.
     place: FeedPlace,
     /// After the batch, and up to when all is told then.
@@ -30,13 +31,14 @@ impl LogSource {
     pub fn new(store: &Arc<dyn Store>, place: FeedPlace, wanted: Wanted) -> Option<Self> {
         let reader = feed_of(store)?.reader(place, wanted.clone());
         let store = Arc::clone(store);
-        let entries = VecDeque::new();
+        let entries = Vec::new();
         Some(Self {
             store,
             wanted,
             reader,
             gap: None,
             entries,
+            taken: 0,
             place,
             next: place,
             watermark: 0,
@@ -47,7 +49,7 @@ impl LogSource {
 
     /// Whether all of the last batch was taken.
     pub fn is_empty(&self) -> bool {
-        self.gap.is_none() && self.entries.is_empty()
+        self.gap.is_none() && self.taken == self.entries.len()
     }
 
     /// Reads the next batch: up to `limit` changes, and not many more bytes of keys and values than `bytes`. Tells how many came,
@@ -58,7 +60,8 @@ impl LogSource {
     pub fn read(&mut self, limit: usize, bytes: usize) -> Result<usize, StoreError> {
         let Batch { gap, entries, next, watermark, is_end } = self.reader.read(limit, bytes)?;
         (self.told, self.watermark) = (self.watermark, watermark);
-        (self.gap, self.entries, self.next, self.is_end) = (gap, entries.into(), next, is_end);
+        (self.gap, self.entries, self.next, self.is_end) = (gap, entries, next, is_end);
+        self.taken = 0;
         if self.entries.is_empty() {
             self.place = next;
         }
@@ -70,13 +73,29 @@ impl LogSource {
     /// # Errors
     /// The store's. The change was not told then.
     pub fn next_change(&mut self) -> Result<Option<Change>, StoreError> {
+        self.visit_next(|change| change.clone())
+    }
+
+    /// Shows the next change where it lies: batches have thousands, and copying each costs as much as writing it. As
+    /// [`LogSource::next_change`].
+    ///
+    /// # Errors
+    /// The store's. The change was not told then.
+    pub fn visit_next<T>(&mut self, visit: impl FnOnce(&Change) -> T) -> Result<Option<T>, StoreError> {
         if let Some(gap) = self.gap.take() {
-            return Ok(Some(Change::Gap(gap)));
+            return Ok(Some(visit(&Change::Gap(gap))));
         }
-        while let Some(Entry { recorded, next }) = self.entries.pop_front() {
-            self.place = if self.entries.is_empty() { self.next } else { next };
-            if let Some(change) = resolve(&self.store, recorded, &self.wanted)? {
-                return Ok(Some(change));
+        while let Some(Entry { recorded, next }) = self.entries.get(self.taken) {
+            self.taken += 1;
+            self.place = if self.taken == self.entries.len() { self.next } else { *next };
+            match recorded {
+                Recorded::Whole(change) if is_wanted(&self.wanted, change) => return Ok(Some(visit(change))),
+                Recorded::Whole(_) => {}
+                Recorded::KeyOnly(key) => {
+                    if let Some(change) = look_up(&self.store, key, &self.wanted)? {
+                        return Ok(Some(visit(&change)));
+                    }
+                }
             }
         }
         Ok(None)

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use bytes::{Buf, Bytes};
 use moneta_client::wire::blocking::Dialogue;
 use moneta_client::wire::{Broken, Protocol};
 use moneta_net::{Address, Endpoint};
@@ -30,6 +31,8 @@ pub struct NodeSource {
 struct Open {
     dialogue: Dialogue,
     inflated: Option<Inflated>,
+    /// What has come and was not handed out, as far as it was looked at: changes are parts of it.
+    seen: Bytes,
 }
 
 impl NodeSource {
@@ -55,15 +58,16 @@ impl Source for NodeSource {
         let mut dialogue = Dialogue::open(&self.endpoint, Some(Protocol::Text), self.value_max)?;
         (self.request.begin, self.request.rate) = (from, rate);
         dialogue.begin(&self.request.to_string())?;
-        let mut open = Open { dialogue, inflated: None };
+        let mut open = Open { dialogue, inflated: None, seen: Bytes::new() };
         // How far it is comes with the first changes, or at once.
         let mut needed = 1;
         loop {
-            open.dialogue.wait_for(needed)?;
-            match text::read(open.dialogue.buffered(), self.value_max) {
+            open.wait_for(needed)?;
+            match text::read(open.seen(), self.value_max) {
                 Ok(Decoded::Partial { .. }) => needed = 1,
                 Ok(Decoded::Compressed(length)) => {
-                    open.dialogue.consume(length);
+                    open.consume(length);
+                    open.seen = Bytes::new();
                     open.inflated = Some(Inflated::new()?);
                     break;
                 }
@@ -83,13 +87,13 @@ impl Source for NodeSource {
     fn next(&mut self) -> Result<Next, SourceError> {
         let value_max = self.value_max;
         let open = self.open()?;
-        let there = open.buffered();
+        let there = open.seen();
         match text::read(there, value_max).map_err(refused)? {
             Decoded::Partial { needed } => Ok(Next::Lacking(needed.saturating_sub(there.len()).max(1))),
             Decoded::Line(line, length) => {
                 open.consume(length);
                 Ok(Next::Line(match line {
-                    Line::Mark(mark) => Line::Mark(Mark { more: !matches!(open.buffered(), b"" | text::END), ..mark }),
+                    Line::Mark(mark) => Line::Mark(Mark { more: !matches!(&open.seen[..], b"" | text::END), ..mark }),
                     line => line,
                 }))
             }
@@ -101,6 +105,10 @@ impl Source for NodeSource {
             Decoded::Refused(why) => Err(SourceError::Away(why)),
             Decoded::Compressed(_) => Err(SourceError::Refused("it is compressed twice".to_owned())),
         }
+    }
+
+    fn is_ready(&self) -> bool {
+        self.open.as_ref().is_some_and(|open| open.dialogue.has_more())
     }
 
     fn wait(&mut self, bytes: usize) -> Result<(), SourceError> {
@@ -118,14 +126,19 @@ fn refused(broken: Broken) -> SourceError {
 }
 
 impl Open {
-    fn buffered(&self) -> &[u8] {
-        match &self.inflated {
-            Some(inflated) => &inflated.text[inflated.read..],
-            None => self.dialogue.buffered(),
+    /// What has come and was not consumed. Copied once, and not for each change.
+    fn seen(&mut self) -> &Bytes {
+        if self.seen.is_empty() {
+            self.seen = Bytes::copy_from_slice(match &self.inflated {
+                Some(inflated) => &inflated.text[inflated.read..],
+                None => self.dialogue.buffered(),
+            });
         }
+        &self.seen
     }
 
     fn consume(&mut self, bytes: usize) {
+        self.seen.advance(bytes);
         match &mut self.inflated {
             Some(inflated) => inflated.read += bytes,
             None => self.dialogue.consume(bytes),
@@ -133,6 +146,7 @@ impl Open {
     }
 
     fn wait_for(&mut self, bytes: usize) -> io::Result<()> {
+        self.seen = Bytes::new();
         let Some(inflated) = &mut self.inflated else { return self.dialogue.wait_for(bytes) };
         inflated.text.drain(..std::mem::take(&mut inflated.read));
         let least = inflated.text.len() + bytes;
@@ -149,10 +163,11 @@ impl Open {
 
     fn pass_over(&mut self, mut bytes: usize) -> io::Result<()> {
         if self.inflated.is_none() {
+            self.seen = Bytes::new();
             return self.dialogue.pass_over(bytes);
         }
         loop {
-            let here = bytes.min(self.buffered().len());
+            let here = bytes.min(self.seen().len());
             self.consume(here);
             bytes -= here;
             if bytes == 0 {

@@ -143,11 +143,16 @@ pub struct Pump<S, K> {
     watermark: u64,
 }
 
+/// Bytes that are fetched at most while what was fetched before is under way.
+const FETCHED_MAX: usize = 1 << 20;
+
 /// What was read and not handed on.
 #[derive(Default)]
 struct Batch {
     changes: Vec<Change>,
     bytes: usize,
+    /// The last mark that came with them: changes may have come after it.
+    mark: Option<Mark>,
 }
 
 impl Batch {
@@ -156,9 +161,11 @@ impl Batch {
         self.changes.push(change);
     }
 
-    fn take(&mut self) -> Vec<Change> {
+    fn take(&mut self) -> (Vec<Change>, Option<Mark>) {
+        // The next one is likely as large.
+        let changes = Vec::with_capacity(self.changes.len());
         self.bytes = 0;
-        std::mem::take(&mut self.changes)
+        (std::mem::replace(&mut self.changes, changes), self.mark.take())
     }
 }
 
@@ -215,19 +222,25 @@ impl<S: Source, K: Sink> Pump<S, K> {
             }
             match self.source.next()? {
                 Next::Lacking(lacking) => {
-                    if lacking > self.settings.large_bytes
-                        && large.is_none()
-                        && let Some(shared) = &shared
-                    {
-                        // First what may wait for the one that has a large value.
-                        self.sink.take(batch.take())?;
-                        self.sink.settle()?;
-                        large = Some(shared.lock().unwrap_or_else(PoisonError::into_inner));
-                    }
-                    if let Some(mark) = due.take() {
-                        self.sink.settle()?;
-                        if let Some(ended) = self.reach(&mark, owner)? {
+                    let needs_large = lacking > self.settings.large_bytes && large.is_none();
+                    // While more is there, what is under way need not end first.
+                    if needs_large || lacking > FETCHED_MAX || !self.source.is_ready() {
+                        if (batch.mark.is_some() || needs_large)
+                            && let Some(ended) = self.hand_on(&mut batch, &mut due, owner)?
+                        {
                             return Ok(ended);
+                        }
+                        if due.is_some() || needs_large {
+                            self.sink.settle()?;
+                        }
+                        if let Some(mark) = due.take()
+                            && let Some(ended) = self.reach(&mark, owner)?
+                        {
+                            return Ok(ended);
+                        }
+                        if needs_large && let Some(shared) = &shared {
+                            // What may wait for the one that has a large value has ended.
+                            large = Some(shared.lock().unwrap_or_else(PoisonError::into_inner));
                         }
                     }
                     self.source.wait(lacking)?;
@@ -239,17 +252,14 @@ impl<S: Source, K: Sink> Pump<S, K> {
                 Next::Oversized { .. } => {}
                 Next::Line(Line::Change(change)) => self.receive(change, &mut batch, owner),
                 Next::Line(Line::Mark(mark)) => {
-                    // The sink has ended what was under way once it takes this.
-                    self.sink.take(batch.take())?;
-                    if let Some(before) = due.replace(mark)
-                        && let Some(ended) = self.reach(&before, owner)?
-                    {
-                        return Ok(ended);
-                    }
+                    batch.mark = Some(mark);
+                    continue;
                 }
                 Next::Line(Line::End) if self.settings.follows => return Err(PumpError::Ended),
                 Next::Line(Line::End) => {
-                    self.sink.take(batch.take())?;
+                    if let Some(ended) = self.hand_on(&mut batch, &mut due, owner)? {
+                        return Ok(ended);
+                    }
                     self.sink.settle()?;
                     let ended = match due.take() {
                         Some(mark) => self.reach(&Mark { more: false, ..mark }, owner)?,
@@ -258,16 +268,31 @@ impl<S: Source, K: Sink> Pump<S, K> {
                     return Ok(ended.unwrap_or(Ended::Over));
                 }
             }
-            if batch.changes.len() >= self.settings.batch || batch.bytes >= self.settings.batch_bytes {
-                self.sink.take(batch.take())?;
+            let is_full = batch.changes.len() >= self.settings.batch || batch.bytes >= self.settings.batch_bytes;
+            if (is_full || large.is_some())
+                && let Some(ended) = self.hand_on(&mut batch, &mut due, owner)?
+            {
+                return Ok(ended);
             }
-            if large.is_some() {
-                self.sink.take(batch.take())?;
+            if large.take().is_some() {
                 self.sink.settle()?;
-                large = None;
             }
         }
         Ok(Ended::Over)
+    }
+
+    /// Hands a batch to the sink, which ends what was under way first: then the owner hears of the mark that was `due`. The mark
+    /// of the batch is due next.
+    fn hand_on(
+        &mut self,
+        batch: &mut Batch,
+        due: &mut Option<Mark>,
+        owner: &mut impl Owner<K>,
+    ) -> Result<Option<Ended>, PumpError> {
+        let (changes, mark) = batch.take();
+        self.sink.take(changes)?;
+        let ended = std::mem::replace(due, mark);
+        ended.map_or(Ok(None), |mark| self.reach(&mark, owner))
     }
 
     /// A change that was told. Of gaps and losses the owner hears at once, and the sink in their turn.

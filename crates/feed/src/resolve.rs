@@ -1,43 +1,34 @@
 //! From what an engine has recorded to what readers are told.
 
 use bytes::Bytes;
-use moneta_store::feed::{Change, Recorded, Set, Wanted};
+use moneta_store::feed::{Change, Set, Wanted};
 use moneta_store::holding::{Held, held};
 use moneta_store::{Cx, Policy, Store, StoreError, Version};
 
-/// The change, with what the key holds looked up if the engine has not recorded it; `None` if it is not wanted, or the key holds
-/// nothing that could be told. May block.
+/// What a key holds as a change; `None` if it is not wanted, or the key holds nothing that could be told. May block.
 ///
 /// # Errors
 /// The store's.
-pub fn resolve<S: Store>(store: &S, recorded: Recorded, wanted: &Wanted) -> Result<Option<Change>, StoreError> {
-    let change = match recorded {
-        Recorded::Whole(change) => change,
-        Recorded::KeyOnly(key) if wanted.has_key(&key) => match look_up(store, &key, wanted)? {
-            Some(change) => change,
-            None => return Ok(None),
-        },
-        Recorded::KeyOnly(_) => return Ok(None),
+pub fn look_up<S: Store>(store: &S, key: &[u8], wanted: &Wanted) -> Result<Option<Change>, StoreError> {
+    if !wanted.has_key(key) {
+        return Ok(None);
+    }
+    let cx = Cx::outside().under(Policy::Batch);
+    let held = pollster::block_on(held(store, &cx, key))?;
+    let key = Bytes::copy_from_slice(key);
+    let change = match held {
+        Held::Item(item) => {
+            let value = wanted.values.then(|| item.value.into_vec().into());
+            Change::Set(Set { key, meta: item.meta, value, as_of: None })
+        }
+        Held::Buried(version) => Change::Delete { key, version },
+        Held::Unknown => return Ok(None),
     };
     Ok(is_wanted(wanted, &change).then_some(change))
 }
 
-fn look_up<S: Store>(store: &S, key: &[u8], wanted: &Wanted) -> Result<Option<Change>, StoreError> {
-    let cx = Cx::outside().under(Policy::Batch);
-    let held = pollster::block_on(held(store, &cx, key))?;
-    let key = Bytes::copy_from_slice(key);
-    Ok(match held {
-        Held::Item(item) => {
-            let value = wanted.values.then(|| item.value.into_vec().into());
-            Some(Change::Set(Set { key, meta: item.meta, value, as_of: None }))
-        }
-        Held::Buried(version) => Some(Change::Delete { key, version }),
-        Held::Unknown => None,
-    })
-}
-
 /// Whether a reader wants a change. Gaps and losses concern all readers.
-fn is_wanted(wanted: &Wanted, change: &Change) -> bool {
+pub fn is_wanted(wanted: &Wanted, change: &Change) -> bool {
     match change {
         Change::Set(set) => wanted.has_key(&set.key) && wanted.has_version(set.meta.version()),
         Change::Delete { key, version } => wanted.has_key(key) && has_delete(wanted, *version),

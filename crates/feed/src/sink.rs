@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use moneta_store::feed::Change;
 use moneta_store::steps::into_pending;
-use moneta_store::{Clock, Cx, ErrorKind, Pending, Policy, Store, StoreError};
+use moneta_store::{Clock, Cx, ErrorKind, Pending, Policy, Step, Store, StoreError};
 
 use crate::apply::{AsOf, Fate, Tally, begin, may_pass};
 use crate::gate::Gate;
@@ -105,8 +105,10 @@ impl<S: Store> StoreSink<S> {
         self.clock.refresh();
         let now = self.clock.millis();
         for change in changes {
-            let step = begin(&self.store, &self.cx, &change, self.rules.as_of, now);
-            self.under_way.push((change, into_pending(step)));
+            match begin(&self.store, &self.cx, &change, self.rules.as_of, now) {
+                Step::Done(Ok(fate)) if fate != Fate::Unsure => self.tally.count(fate),
+                step => self.under_way.push((change, into_pending(step))),
+            }
         }
     }
 

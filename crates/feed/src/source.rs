@@ -21,6 +21,11 @@ pub trait Source {
     /// When the feed breaks off: it is to be begun again.
     fn next(&mut self) -> Result<Next, SourceError>;
 
+    /// Whether [`Source::wait`] would find something at once, as far as is known.
+    fn is_ready(&self) -> bool {
+        false
+    }
+
     /// Waits for so many bytes, as [`Next::Lacking`] said. Sources that follow return within seconds, also where nothing changes.
     ///
     /// # Errors

@@ -90,11 +90,11 @@ pub enum Decoded {
     Refused(String),
 }
 
-/// Reads what is at the front of `input`. Values over `value_max` bytes are not handed out.
+/// Reads what is at the front of `input`, of which keys and values are parts. Values over `value_max` bytes are not handed out.
 ///
 /// # Errors
 /// When it is nothing that a feed tells.
-pub fn read(input: &[u8], value_max: usize) -> Result<Decoded, Broken> {
+pub fn read(input: &Bytes, value_max: usize) -> Result<Decoded, Broken> {
     let (line, length) = match tokens::line(input)? {
         Ok(found) => found,
         Err(_) => return Ok(Decoded::Partial { needed: input.len() + 1 }),
@@ -106,13 +106,13 @@ pub fn read(input: &[u8], value_max: usize) -> Result<Decoded, Broken> {
     let word = next(&mut words).ok_or(MALFORMED)?;
     let mut argument = || next(&mut words).and_then(number).ok_or(MALFORMED);
     let change = match word {
-        b"SET" => return set(words, &input[length..], length, value_max),
+        b"SET" => return set(words, input, length, value_max),
         b"DELETE" => {
             let (key, version) = (argument()?, Version(argument()?));
             let Some((body, consumed)) = body(key, 0, &input[length..])? else {
                 return Ok(partial(length, key, 0));
             };
-            let change = Change::Delete { key: Bytes::copy_from_slice(body), version };
+            let change = Change::Delete { key: input.slice_ref(body), version };
             return Ok(Decoded::Line(Line::Change(change), length + consumed));
         }
         b"FLUSH" => Change::Flush(Floor { version: Version(argument()?), second: narrow(argument()?)? }),
@@ -137,8 +137,9 @@ pub fn read(input: &[u8], value_max: usize) -> Result<Decoded, Broken> {
     Ok(Decoded::Line(Line::Change(change), length))
 }
 
-/// `SET KEYLEN LENGTH VERSION FLAGS EXPIRY STALE ASOF`, with `rest` after the line of `line` bytes.
-fn set(mut words: &[u8], rest: &[u8], line: usize, value_max: usize) -> Result<Decoded, Broken> {
+/// `SET KEYLEN LENGTH VERSION FLAGS EXPIRY STALE ASOF`, at the front of `input` as a line of `line` bytes.
+fn set(mut words: &[u8], input: &Bytes, line: usize, value_max: usize) -> Result<Decoded, Broken> {
+    let rest = &input[line..];
     let key = next(&mut words).and_then(number).ok_or(MALFORMED)?;
     let length = match next(&mut words).ok_or(MALFORMED)? {
         b"-" => None,
@@ -152,14 +153,14 @@ fn set(mut words: &[u8], rest: &[u8], line: usize, value_max: usize) -> Result<D
         check(key, bytes)?;
         let Some(name) = rest.get(..key as usize) else { return Ok(partial(line, key, 0)) };
         let (read, skip) = (line + key as usize, bytes as usize + 2);
-        return Ok(Decoded::Oversized { key: Bytes::copy_from_slice(name), version: Version(version), read, skip });
+        return Ok(Decoded::Oversized { key: input.slice_ref(name), version: Version(version), read, skip });
     }
     let Some((body, consumed)) = body(key, bytes, rest)? else { return Ok(partial(line, key, bytes)) };
     let (key, value) = body.split_at(key as usize);
     let set = Set {
-        key: Bytes::copy_from_slice(key),
+        key: input.slice_ref(key),
         meta: ItemMeta { cas: version, flags, expiry: Expiry(expiry), stale, ..ItemMeta::default() },
-        value: length.map(|_| Bytes::copy_from_slice(value)),
+        value: length.map(|_| input.slice_ref(value)),
         as_of: Some(as_of).filter(|as_of| *as_of != 0),
     };
     Ok(Decoded::Line(Line::Change(Change::Set(set)), line + consumed))
@@ -204,7 +205,7 @@ mod tests {
         let mut at = 0;
         for end in 0..=text.len() {
             loop {
-                match read(&text[at..end], 5).expect("it is a feed") {
+                match read(&Bytes::from_static(&text[at..end]), 5).expect("it is a feed") {
                     Decoded::Line(line, length) => {
                         all.push(line);
                         at += length;
@@ -256,9 +257,9 @@ mod tests {
             b"COMPRESSED lz4\r\n",
             b"\r\n",
         ] {
-            assert!(read(text, VALUE_LIMIT).is_err(), "{}", text.escape_ascii());
+            assert!(read(&Bytes::from_static(text), VALUE_LIMIT).is_err(), "{}", text.escape_ascii());
         }
-        let read = |text| read(text, VALUE_LIMIT);
+        let read = |text: &'static [u8]| read(&Bytes::from_static(text), VALUE_LIMIT);
         assert_eq!(read(b"SERVER_ERROR no\r\n"), Ok(Decoded::Refused("SERVER_ERROR no".into())));
         assert_eq!(read(b"ERROR\r\n"), Ok(Decoded::Refused("ERROR".into())));
         assert_eq!(read(b"COMPRESSED zstd\r\n\x28"), Ok(Decoded::Compressed(17)));
@@ -266,10 +267,10 @@ mod tests {
 
     #[test]
     fn a_value_over_the_limit_is_passed_over() {
-        let text = b"SET 2 5 9 0 0 0 0\r\nkkvalue\r\nEND\r\n";
-        assert!(matches!(read(&text[..20], 4), Ok(Decoded::Partial { .. })), "the key has to come");
+        let text = Bytes::from_static(b"SET 2 5 9 0 0 0 0\r\nkkvalue\r\nEND\r\n");
+        assert!(matches!(read(&text.slice(..20), 4), Ok(Decoded::Partial { .. })), "the key has to come");
         let (key, version) = (b"kk"[..].into(), Version(9));
-        assert_eq!(read(&text[..21], 4), Ok(Decoded::Oversized { key, version, read: 21, skip: 7 }));
-        assert_eq!(read(&text[28..], 4), Ok(Decoded::Line(Line::End, 5)));
+        assert_eq!(read(&text.slice(..21), 4), Ok(Decoded::Oversized { key, version, read: 21, skip: 7 }));
+        assert_eq!(read(&text.slice(28..), 4), Ok(Decoded::Line(Line::End, 5)));
     }
 }

@@ -85,6 +85,7 @@ proptest! {
             }
         }
         out.extend_from_slice(text::END);
+        let out = Bytes::from(out);
         // Whether there is more is told by the end alone.
         let mut expected: Vec<Line> = lines.into_iter().map(|line| match line {
             Line::Mark(mark) => Line::Mark(Mark { more: true, ..mark }),
@@ -93,7 +94,7 @@ proptest! {
         expected.push(Line::End);
         let (mut read, mut at, mut arrived) = (Vec::new(), 0, 0);
         while at < out.len() {
-            match text::read(&out[at..arrived], 300).expect("it is a feed") {
+            match text::read(&out.slice(at..arrived), 300).expect("it is a feed") {
                 Decoded::Line(line, length) => {
                     read.push(line);
                     at += length;

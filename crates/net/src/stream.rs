@@ -5,6 +5,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::net::sockopt::Timeout;
 
 use crate::certificate_names::CertificateNames;
@@ -41,6 +42,13 @@ impl Stream {
     /// Until when waits may last; `None` is for ever.
     pub fn set_deadline(&mut self, deadline: Option<Instant>) {
         self.deadline = deadline;
+    }
+
+    /// Whether the system has bytes for a read, or an end or an error: a read may wait all the same, for the rest of what protects
+    /// them.
+    pub fn is_readable(&self) -> bool {
+        let mut waited = [PollFd::new(&self.transport, PollFlags::IN)];
+        rustix::event::poll(&mut waited, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
     }
 
     /// Whether reads and writes wait. Where they do not, they fail with [`io::ErrorKind::WouldBlock`].
@@ -167,6 +175,18 @@ mod tests {
         assert_eq!(refusal(late.read(&mut [0])), Some(io::ErrorKind::TimedOut), "bytes after the deadline are late");
         late.set_deadline(None);
         assert_eq!(late.read(&mut [0]).unwrap(), 1);
+    }
+
+    #[test]
+    fn what_can_be_read_is_seen_without_reading_it() {
+        let (mut peer, mut stream) = stream(Some(SHORT), None);
+        assert!(!stream.is_readable());
+        peer.write_all(b"a").unwrap();
+        assert!(stream.is_readable());
+        assert_eq!(stream.read(&mut [0; 8]).unwrap(), 1);
+        assert!(!stream.is_readable());
+        drop(peer);
+        assert!(stream.is_readable(), "an end");
     }
 
     #[test]

@@ -345,6 +345,11 @@ impl Dialogue {
         assert!(self.read <= self.input.len(), "what is consumed has come");
     }
 
+    /// Whether more has come than [`Dialogue::buffered`] shows, or the connection has ended.
+    pub fn has_more(&self) -> bool {
+        self.stream.is_readable()
+    }
+
     /// Waits until so many bytes more have come.
     ///
     /// # Errors

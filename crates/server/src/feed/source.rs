@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use moneta_feed::{Begin, Compressor, LogSource, Mark, Pace, Request, horizon, text};
+use moneta_feed::{Begin, Change, Compressor, LogSource, Mark, Pace, Request, horizon, text};
 use moneta_store::feed::{Feed, FeedPlace};
 use moneta_store::{Clock, Store, StoreError};
 
@@ -12,6 +12,10 @@ use super::shared::{CHUNK, Gone, StreamShared};
 
 /// Changes in a chunk.
 const CHANGES: usize = 2048;
+/// Bytes that the line of a change takes beside key and value, about.
+const LINE: usize = 64;
+/// Bytes of the last item of a batch that are over a chunk, and of the mark, if they are few.
+const SPARE: usize = 4 << 10;
 /// How often a reader that follows looks for changes.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// How often a reader that waits for its rate looks whether it has changed.
@@ -163,19 +167,22 @@ impl Source {
 
     /// The lines of what comes next, up to a chunk.
     fn part(&self, log: &mut LogSource) -> Result<Part, StoreError> {
-        let mut chunk = Vec::new();
-        if log.is_empty() && log.read(CHANGES, CHUNK)? > 0 {
-            chunk = self.shared.spare();
-            // Lines are shorter than what a batch may have over.
-            chunk.reserve(CHUNK + CHUNK / 8);
-        }
-        while let Some(change) = log.next_change()? {
-            self.readers.count(&change);
-            text::write(&change, &mut chunk);
-            if chunk.len() >= CHUNK {
-                break;
+        let (mut chunk, mut most) = (Vec::new(), CHUNK);
+        if log.is_empty() {
+            let changes = log.read(CHANGES, CHUNK)?;
+            if changes > 0 {
+                // All of a batch that has its values: a rest would be a chunk of its own.
+                most = CHUNK + changes * LINE + SPARE;
+                chunk = self.shared.spare();
+                chunk.reserve(most);
             }
         }
+        let mut write = |change: &Change| {
+            self.readers.count(change);
+            text::write(change, &mut chunk);
+            chunk.len()
+        };
+        while log.visit_next(&mut write)?.is_some_and(|length| length < most) {}
         Ok(Part { chunk, place: log.place(), watermark: log.watermark(), is_end: log.is_end() })
     }
 

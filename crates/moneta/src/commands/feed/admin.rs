@@ -238,6 +238,10 @@ impl Source for AdminSource {
         })
     }
 
+    fn is_ready(&self) -> bool {
+        self.stream.as_ref().is_some_and(Source::is_ready)
+    }
+
     fn wait(&mut self, bytes: usize) -> Result<(), SourceError> {
         if let Some(stream) = &mut self.stream {
             return stream.wait(bytes);
