@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use moneta_background::Joined;
 use moneta_background::runtime::{self, AsyncTask};
+use moneta_net::TlsAcceptor;
 use parking_lot::RwLock;
 use tokio::sync::watch;
 
@@ -41,6 +42,8 @@ pub struct AdminConfig {
     pub limits: Limits,
     /// Who may ask for what.
     pub guard: Guard,
+    /// What protects connections; `None`: nothing.
+    pub tls: Option<TlsAcceptor>,
     /// What is answered where there is no page.
     pub missing: Missing,
     /// What is counted.
@@ -70,10 +73,10 @@ impl Admin {
         let (listener, address) = bind().map_err(|source| AdminError::Listen { address, source })?;
         let alive = Route::get(ALIVE, async || "ok\n", ()).in_places(Places::Arriving).needs(Right::None);
         let pages = RwLock::new(Pages::new([alive].into_iter().chain(routes).collect()));
-        let AdminConfig { names, limits, guard, missing, tally } = config;
+        let AdminConfig { names, limits, guard, tls, missing, tally } = config;
         let hall = Hall::new(limits.clone(), Arc::clone(&tally));
         let (hosts, are_ended) = (Hosts::new(&names), watch::Sender::new(false));
-        let common = Arc::new(Common { pages, hosts, guard, missing, limits, tally, are_ended });
+        let common = Arc::new(Common { pages, hosts, guard, tls, missing, limits, tally, are_ended });
         let service = Service { listener, common: Arc::clone(&common), hall };
         let task = runtime::spawn("admin", |task| service.run(task)).map_err(AdminError::Thread)?;
         tracing::info!(%address, "admin HTTP listening");

@@ -2,22 +2,35 @@
 
 use std::io;
 
+use moneta_net::{AsyncTransport, TlsAcceptor, Transport};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
 use crate::right::Certificate;
 
 /// What a connection is read and written through, and what is known of its other end.
-#[derive(Debug)]
-pub(crate) struct Opened<S> {
-    pub(crate) stream: S,
+pub(crate) struct Opened {
+    pub(crate) stream: Box<dyn Wire>,
     pub(crate) certificate: Option<Certificate>,
 }
 
-/// Opens a connection that was just accepted. It may wait for the client, in a task of its own and no longer than the head of a
-/// request may take.
+/// What bytes go over, protected or not.
+pub(crate) trait Wire: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Wire for S {}
+
+/// Opens a connection that was just accepted; `tls`: what protects it. It may wait for the client, in a task of its own and no longer
+/// than the head of a request may take.
 ///
 /// # Errors
 /// If the client does not do its part; the connection is closed then.
-pub(crate) async fn open(socket: TcpStream) -> io::Result<Opened<TcpStream>> {
-    Ok(Opened { stream: socket, certificate: None })
+pub(crate) async fn open(socket: TcpStream, tls: Option<&TlsAcceptor>) -> io::Result<Opened> {
+    let Some(tls) = tls else { return Ok(Opened { stream: Box::new(socket), certificate: None }) };
+    let mut stream = AsyncTransport::new(tls.protect(Transport::from(socket.into_std()?))?)?;
+    stream.open().await?;
+    let certificate = stream.certificate_names().map(|names| {
+        let names = names.dns.iter().chain(&names.uris).map(ToString::to_string);
+        Certificate { names: names.collect() }
+    });
+    Ok(Opened { stream: Box::new(stream), certificate })
 }

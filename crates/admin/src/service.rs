@@ -19,6 +19,7 @@ use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use moneta_background::Run;
+use moneta_net::TlsAcceptor;
 use parking_lot::RwLock;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
@@ -61,6 +62,8 @@ pub(crate) struct Common {
     pub(crate) hosts: Hosts,
     /// Who may ask for what.
     pub(crate) guard: Guard,
+    /// What protects connections.
+    pub(crate) tls: Option<TlsAcceptor>,
     /// What is answered where there is no page.
     pub(crate) missing: Missing,
     /// What a client may hold.
@@ -111,7 +114,7 @@ impl Service {
 
 /// A connection from its accept on.
 async fn serve_connection(socket: TcpStream, from: IpAddr, common: Arc<Common>, seat: Seat) {
-    match timeout(common.limits.head_within, connection::open(socket)).await {
+    match timeout(common.limits.head_within, connection::open(socket, common.tls.as_ref())).await {
         Ok(Ok(Opened { stream, certificate })) => exchange(stream, Desk::new(common, from, certificate, seat)).await,
         Ok(Err(error)) => tracing::debug!(%error, "an admin connection cannot be opened"),
         Err(_) => tracing::debug!("an admin connection was closed: it took too long to open"),
@@ -230,7 +233,8 @@ pub fn answer(request: &[u8], piece: usize, routes: impl IntoIterator<Item = cra
     let head_bytes = limits.head_bytes;
     let hall = Hall::new(limits.clone(), Arc::clone(&tally));
     let (hosts, guard, missing) = (Hosts::new(&[]), Guard::default(), Missing::default());
-    let common = Common { pages, hosts, guard, missing, limits, tally, are_ended: watch::Sender::new(false) };
+    let common =
+        Common { pages, hosts, guard, tls: None, missing, limits, tally, are_ended: watch::Sender::new(false) };
     let from = [127, 0, 0, 1].into();
     let desk = Desk::new(Arc::new(common), from, None, hall.arrive(from));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime can be had");

@@ -1,6 +1,7 @@
 //! The one binary. It only assembles: options become settings ([`options`]), settings become a store ([`stack`]) and a
 //! server ([`commands::serve`]).
 
+mod admin_access;
 mod admin_port;
 mod app_limits;
 mod banner;

@@ -18,7 +18,7 @@ use moneta_certificates::{Authority, Issued, Wanted};
 use common::{Node, connect, moneta, output, steady_port};
 use files::Files;
 
-const ADMIN: &[&str] = &["-t", "1", "--admin", "127.0.0.1:0"];
+const ADMIN: &[&str] = &["-t", "1", "--admin", "127.0.0.1:0", "--admin-tls", "off"];
 
 /// A node of a cluster with the files `NAME.pem` and `NAME.key`, on `listen`; clients show certificates.
 fn node(files: &Files, name: &str, listen: &str, more: &[&str]) -> Node {

@@ -6,11 +6,14 @@
 //! - [`Endpoint`]: an address, how long each step to it may take, how connections to it are protected, and what they say of
 //!   themselves. [`Outward`]: the latter two, for all that a process connects to.
 //! - [`Transport`]: what a connection reads and writes through, for event loops. [`Stream`]: the same with waits and deadlines.
+//! - `AsyncTransport` (feature `tokio`): a transport on tokio's runtime.
 //! - `HttpClient` (feature `http`): what asks admin ports.
 //! - [`CertificateNames`]: who is at the other end, where a certificate says it.
 //! - [`accept`]: the connections that others make.
 
 mod address;
+#[cfg(feature = "tokio")]
+mod async_transport;
 mod certificate_names;
 mod endpoint;
 mod host_port;
@@ -29,6 +32,8 @@ mod tls;
 mod transport;
 
 pub use address::Address;
+#[cfg(feature = "tokio")]
+pub use async_transport::AsyncTransport;
 pub use certificate_names::CertificateNames;
 pub use endpoint::{Connector, Endpoint, Timeouts};
 pub use host_port::{AddressError, HostPort, prefix as tls_prefix, without_prefix as without_tls_prefix};

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
 use clap::{ArgMatches, Command};
-use moneta_admin::{AdminConfig, AdminError, Route, tasks};
+use moneta_admin::{AdminError, Route, tasks};
 use moneta_cluster::Apps;
 use moneta_net::{Outward, Tls};
 use moneta_options::report::Refused;
@@ -24,6 +24,7 @@ use moneta_server::node::{AppLimits, Node, NodeSettings, Routes, Surroundings};
 use moneta_server::server::{RunningServer, Server};
 use moneta_store::{Clock, Progress, Store, component};
 
+use crate::admin_access;
 use crate::app_limits::AppAllowances;
 use crate::banner::{self, Reachable};
 use crate::catch_up::{self, CatchingUp};
@@ -72,7 +73,7 @@ pub fn start(matches: &ArgMatches, settings: Settings) -> anyhow::Result<()> {
     let tls = tls::load(&settings)?;
     let (config, sessions) = configure(&settings, tls.as_ref())?;
     // First, so that health checks are answered while the tiers are read.
-    let mut process = begin(startup, &settings)?;
+    let mut process = begin(startup, &settings, tls.as_ref())?;
     note(matches);
     let authenticator = access::authenticator(&settings)?;
     let outward = outward::of(&settings, tls.as_ref())?;
@@ -106,14 +107,14 @@ pub fn start(matches: &ArgMatches, settings: Settings) -> anyhow::Result<()> {
 const STORE_WITHIN: Duration = Duration::from_secs(600);
 
 /// Log, desk, and what a supervisor is told.
-fn begin(startup: Startup, settings: &Settings) -> anyhow::Result<Process> {
+fn begin(startup: Startup, settings: &Settings, tls: Option<&Arc<Tls>>) -> anyhow::Result<Process> {
     let role = if settings.is_proxy() { "proxy" } else { "node" };
     let beginning = Beginning {
         about: About { program: "moneta", version: env!("CARGO_PKG_VERSION"), role },
         startup,
         log: operation::log(settings),
         admin: endpoints::admin(settings)?,
-        desk: AdminConfig { names: endpoints::admin_hosts(settings), ..AdminConfig::default() },
+        desk: admin_access::config(settings, tls)?,
     };
     Process::begin(beginning).map_err(|error| explain(error, settings))
 }

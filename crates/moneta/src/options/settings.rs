@@ -6,6 +6,7 @@ use moneta_options::declaration::{Declaration, Section};
 use moneta_options::report::{Origin, Refusal, Refused};
 use moneta_options::values::Values;
 
+use crate::admin_access;
 use crate::options::app::{self, AppSettings};
 use crate::options::listener::ExtraListener;
 use crate::options::resolve::Resolved;
@@ -47,6 +48,7 @@ impl Settings {
             if is_proxy { Vec::new() } else { tiers::contradictions(&values) },
             cluster::contradictions(&values, &stack),
             access::contradictions(&values),
+            admin_access::contradictions(&values),
             tls::contradictions(&values, &listeners),
         ]
         .concat();

@@ -59,7 +59,7 @@ impl Files {
     pub fn node(&self, more: &[&str]) -> Node {
         let (certificate, key) = (self.name("cert.pem"), self.name("key.pem"));
         let with = ["--tls-cert", &certificate, "--tls-key", &key];
-        Node::run(moneta(&["serve", "-p", "0", "--admin", "127.0.0.1:0"]).args(with).args(more))
+        Node::run(moneta(&["serve", "-p", "0", "--admin", "127.0.0.1:0", "--admin-tls", "off"]).args(with).args(more))
     }
 
     /// What a client knows who believes the authority, and shows a certificate of it for `wanted` or none.

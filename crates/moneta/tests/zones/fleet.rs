@@ -59,7 +59,7 @@ impl<'n> Fleet<'n> {
         let own = address(ZONES.iter().position(|other| *other == zone).expect("a zone"));
         let mut command = self.network.command(zone, env!("CARGO_BIN_EXE_moneta"));
         command.arg(verb).args(["--listen", &own, "--port", &port.to_string(), "--threads", "1"]);
-        command.args(["--admin", &format!("{own}:{admin}"), "--writer-id", &writer.to_string()]);
+        command.args(["--admin-open", "--admin", &format!("{own}:{admin}"), "--writer-id", &writer.to_string()]);
         command
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use moneta_net::HostPort;
 use moneta_options::declaration::Opt;
 use moneta_options::kinds::address::{AdminAddress, HostNames};
-use moneta_options::kinds::numbers::{Count, Seconds};
+use moneta_options::kinds::numbers::{Count, Seconds, Switch};
 use moneta_options::kinds::words::Choice;
 use moneta_options::section;
 use moneta_options::subscribers::{Effect, Subscribers};
@@ -23,7 +23,22 @@ section! {
     /// Address of the admin HTTP listener (/metrics, /healthz, /readyz, /stats), or `off`.
     ADMIN: AdminAddress =
         Opt::new("admin", AdminAddress, || Some(HostPort::new("127.0.0.1", 11_280)))
-            .when("When metrics are scraped from another machine, or several nodes share one. It has no authentication.");
+            .when("When metrics are scraped from another machine, or several nodes share one. Beyond this machine it takes clients' \
+                   certificates, or admin_open.");
+
+    /// TLS on the admin listener, with tls_cert. With tls_clients = "require" its clients have to show certificates for all pages but
+    /// /healthz and /readyz.
+    ADMIN_TLS: Choice<bool> = Opt::new("admin_tls", Choice(&[("on", true), ("off", false)]), || true)
+        .when("off where what asks it does so on this machine alone and speaks no TLS.");
+
+    /// Let whoever reaches the admin listener ask for everything, also where it listens beyond this machine and asks for no
+    /// certificates.
+    ADMIN_OPEN: Switch = Opt::new("admin_open", Switch, || false)
+        .when("Where the network keeps strangers out: they could read keys, and change how the process runs.");
+
+    /// Answer /metrics also to those who would have to show a certificate.
+    ADMIN_METRICS_OPEN: Switch = Opt::new("admin_metrics_open", Switch, || false)
+        .when("Where what scrapes metrics has no certificate.");
 
     /// Host names under which the admin listener is asked, separated by commas, beside addresses, `localhost` and this machine's
     /// name; requests for another host are refused, as a web page could have a browser send them.
