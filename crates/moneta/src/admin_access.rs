@@ -29,7 +29,7 @@ pub fn config(options: &Values, tls: Option<&Arc<Tls>>) -> anyhow::Result<AdminC
 }
 
 /// Whether it speaks TLS.
-fn is_protected(options: &Values) -> bool {
+pub fn is_protected(options: &Values) -> bool {
     options.get(&ADMIN_TLS) && options.get(&TLS_CERT).is_some()
 }
 

@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use moneta_server::config::{ListenAddress, Policy};
 
+use crate::admin_access;
 use crate::drawing;
 use crate::options::sections::access::{AUTH_FILE, ENABLE_SASL};
 use crate::options::sections::network::MAX_CONNECTIONS;
@@ -34,7 +35,8 @@ pub fn write(out: &mut impl Write, settings: &Settings, reachable: &Reachable) -
     match reachable.admin {
         Some(address) => {
             let of_proxy = if settings.is_proxy() { ", /proxy" } else { "" };
-            writeln!(out, "admin on     http://{address} (/metrics, /healthz, /readyz, /stats{of_proxy})")?;
+            let scheme = if admin_access::is_protected(settings) { "https" } else { "http" };
+            writeln!(out, "admin on     {scheme}://{address} (/metrics, /healthz, /readyz, /stats{of_proxy})")?;
         }
         None => writeln!(out, "admin        off")?,
     }

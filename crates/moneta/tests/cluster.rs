@@ -11,6 +11,8 @@ use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use moneta_net::{Connector, HttpClient, Outward, PemSource, Tls, TlsConfig};
+
 use common::{moneta, output, ports, printed, refused};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -84,6 +86,71 @@ fn until(what: &str, mut holds: impl FnMut() -> bool) {
         assert!(from.elapsed() < PATIENCE, "{what}");
         sleep(Duration::from_millis(50));
     }
+}
+
+/// Who reaches a cluster with TLS: shows the certificate of a name in its folder, or none.
+fn who(folder: &Path, name: Option<&str>) -> Outward {
+    let file = |name: String| Some(PemSource::File(folder.join("tls").join(name)));
+    let tls = Tls::load(TlsConfig {
+        certificate: name.and_then(|name| file(format!("{name}.pem"))),
+        key: name.and_then(|name| file(format!("{name}.key"))),
+        authorities: file("ca.pem".to_owned()),
+        revoked: None,
+    });
+    let connector = tls.and_then(|tls| tls.connector()).expect("the files are there");
+    Outward { connector: Connector::Tls(connector), ..Outward::default() }
+}
+
+/// The status of a page.
+fn page(who: &Outward, admin: &str, path: &str) -> Option<u16> {
+    let endpoint = who.to(admin.parse().unwrap()).patient(PATIENCE);
+    HttpClient::new(endpoint).get(path).send().ok().map(|answer| answer.status())
+}
+
+/// What a server answers, or why it does not.
+fn ask_over(who: &Outward, address: &str, commands: &str) -> Result<String, String> {
+    let mut stream = who.to(address.parse().unwrap()).patient(PATIENCE).connect().map_err(|error| error.to_string())?;
+    let mut answer = String::new();
+    stream.write_all(format!("{commands}quit\r\n").as_bytes()).map_err(|error| error.to_string())?;
+    stream.read_to_string(&mut answer).map_err(|error| error.to_string())?;
+    Ok(answer)
+}
+
+#[test]
+fn a_cluster_over_tls_tells_strangers_that_it_lives_and_nothing_else() {
+    let folder = Folder(tempfile::tempdir().unwrap());
+    printed(&mut folder.cluster("up", &["--tls", "--port", "0", "--memory", "16m", "--flash", "129m"]));
+    let status = printed(&mut folder.cluster("status", &[]));
+    assert_eq!(status.lines().filter(|line| line.ends_with("ready")).count(), NAMES.len(), "{status}");
+    let key = fs::metadata(folder.path().join("tls/ca.key")).unwrap();
+    assert_eq!(std::os::unix::fs::PermissionsExt::mode(&key.permissions()) & 0o777, 0o600);
+
+    let plan: toml::Table = fs::read_to_string(folder.path().join("plan.toml")).unwrap().parse().unwrap();
+    let ports = |key: &str| -> Vec<String> {
+        let processes = plan["processes"].as_array().unwrap().iter();
+        processes.map(|process| format!("127.0.0.1:{}", process[key].as_integer().unwrap())).collect()
+    };
+    let (serving, admins) = (ports("port"), ports("admin"));
+    let [stranger, app, operator] = [None, Some("app"), Some("operator")].map(|name| who(folder.path(), name));
+    let plain = Outward::default();
+    for (address, admin) in serving.iter().zip(&admins) {
+        assert_eq!(["/healthz", "/readyz"].map(|path| page(&stranger, admin, path)), [Some(200); 2]);
+        for path in ["/", "/metrics", "/stats", "/changes", "/proxy", "/nothing"] {
+            assert_eq!(page(&stranger, admin, path), Some(401), "{path}");
+            assert_eq!(page(&plain, admin, path), None, "{path}");
+        }
+        assert_eq!(page(&operator, admin, "/metrics"), Some(200));
+        for who in [&stranger, &plain] {
+            let answer = ask_over(who, address, "version\r\nget greeting\r\n");
+            assert!(answer.as_ref().map_or(true, String::is_empty), "{answer:?}");
+        }
+    }
+    assert_eq!(ask_over(&app, &serving[6], "set greeting 0 0 5\r\nhello\r\n").as_deref(), Ok("STORED\r\n"));
+    until("each zone has it", || {
+        let has = |proxy: &String| ask_over(&app, proxy, "get greeting\r\n").is_ok_and(|text| text.contains("hello"));
+        serving[6..].iter().all(has)
+    });
+    printed(&mut folder.cluster("down", &[]));
 }
 
 #[test]

@@ -3,6 +3,7 @@
 //! It is a demonstration and a test bed. It starts what does not run and ends what runs; it watches nothing.
 
 mod admin;
+mod certificates;
 mod plan;
 mod ports;
 mod process;
@@ -17,8 +18,10 @@ use anyhow::{Context, bail};
 use clap::{ArgMatches, Args, Command, FromArgMatches};
 use nix::fcntl::{Flock, FlockArg};
 
+use self::certificates::Certificates;
 use self::plan::{Plan, Sizes};
 use self::roll::RollArgs;
+use crate::outward;
 
 #[derive(Debug, Args)]
 struct Folder {
@@ -40,6 +43,9 @@ struct UpArgs {
     /// SSD tier of each node, 129 MiB at least [default: 256m]
     #[arg(long, value_name = "SIZE")]
     flash: Option<String>,
+    /// Protect all connections by TLS: makes an authority and certificates in the folder. Clients and operators have to show theirs
+    #[arg(long)]
+    tls: bool,
 }
 
 /// The subcommand.
@@ -95,8 +101,11 @@ fn up(args: &UpArgs) -> anyhow::Result<()> {
     // Until all processes listen.
     let mut claimed = None;
     let plan = match Plan::load(dir)? {
-        Some(_) if args.port.is_some() || args.memory.is_some() || args.flash.is_some() => {
-            bail!("the cluster in {} has its ports and sizes: leave them out, or remove the folder", dir.display())
+        Some(_) if args.port.is_some() || args.memory.is_some() || args.flash.is_some() || args.tls => {
+            bail!(
+                "the cluster in {} has its ports and sizes: leave them and --tls out, or remove the folder",
+                dir.display()
+            )
         }
         Some(plan) => plan,
         None => {
@@ -104,14 +113,19 @@ fn up(args: &UpArgs) -> anyhow::Result<()> {
                 memory: args.memory.clone().unwrap_or_else(|| "64m".into()),
                 flash: args.flash.clone().unwrap_or_else(|| "256m".into()),
             };
-            let plan = match args.port.unwrap_or(21100) {
+            let mut plan = match args.port.unwrap_or(21100) {
                 0 => Plan::on(&claimed.insert(ports::claim(plan::PORTS)?).ports, sizes)?,
                 first => Plan::from(first, sizes)?,
             };
+            plan.tls = args.tls;
+            if plan.tls {
+                Certificates::of(dir).make(&plan)?;
+            }
             plan.store(dir)?;
             plan
         }
     };
+    reach(dir, &plan)?;
     for process in &plan.processes {
         if process::pid(dir, process).is_none() {
             process::start(dir, &plan, process)?;
@@ -153,7 +167,16 @@ fn down(folder: &Folder) -> anyhow::Result<()> {
 fn planned(dir: &Path) -> anyhow::Result<(PathBuf, Plan)> {
     let absolute = dir.canonicalize().with_context(|| format!("no cluster in {}", dir.display()))?;
     let plan = Plan::load(&absolute)?.with_context(|| format!("no cluster in {}", dir.display()))?;
+    reach(&absolute, &plan)?;
     Ok((absolute, plan))
+}
+
+/// Has this command reach the processes of the cluster as its operator.
+fn reach(dir: &Path, plan: &Plan) -> anyhow::Result<()> {
+    if plan.tls {
+        outward::set(Certificates::of(dir).operator()?);
+    }
+    Ok(())
 }
 
 /// Keeps another `up` or `down` of this folder away while this one is at work.

@@ -11,7 +11,7 @@ use moneta_net::Address;
 use serde::{Deserialize, Serialize};
 
 /// Where all its processes run.
-const HOST: &str = "127.0.0.1";
+pub const HOST: &str = "127.0.0.1";
 const ZONES: [&str; 3] = ["a", "b", "c"];
 const NODES_PER_ZONE: usize = 2;
 /// Ports that a plan has: one to serve on and one for admin, for each node and each zone's proxy.
@@ -22,6 +22,9 @@ pub const TOPOLOGY: &str = "topology.toml";
 
 #[derive(Serialize, Deserialize)]
 pub struct Plan {
+    /// Whether all connections are protected by TLS; a plan of an older build does not say.
+    #[serde(default)]
+    pub tls: bool,
     pub sizes: Sizes,
     /// Nodes, then proxies.
     pub processes: Vec<Process>,
@@ -81,7 +84,7 @@ impl Plan {
                 admin,
             },
         );
-        Ok(Self { sizes, processes: processes.collect() })
+        Ok(Self { tls: false, sizes, processes: processes.collect() })
     }
 
     /// The plan in `dir`; `None`: there is none yet.

@@ -11,6 +11,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use super::admin;
+use super::certificates::Certificates;
 use super::plan::{Plan, Process, TOPOLOGY};
 
 /// How long a process may take to be ready, or to end: a node that reads its SSD tier takes a while.
@@ -59,6 +60,9 @@ pub fn start(dir: &Path, plan: &Plan, process: &Process) -> anyhow::Result<()> {
         let tier = format!("{}:{}", file(dir, process, "ssd").display(), plan.sizes.flash);
         command.args(["--cluster", "--memory", &plan.sizes.memory, "--flash", &tier]);
         command.arg("--catch-up").arg(dir.join(TOPOLOGY));
+    }
+    if plan.tls {
+        command.args(Certificates::of(dir).options(&process.name));
     }
     let status = command.stdin(Stdio::null()).stdout(open()?).stderr(open()?).status()?;
     if !status.success() {

@@ -3,6 +3,7 @@
 use std::io::{Write, stdout};
 use std::path::Path;
 
+use super::certificates::{self, Certificates};
 use super::plan::{Plan, Process};
 use super::{admin, process};
 use crate::this_program;
@@ -12,22 +13,50 @@ pub fn started(dir: &Path, plan: &Plan) -> anyhow::Result<()> {
     let mut out = stdout().lock();
     writeln!(out, "A cluster in {}\n", dir.display())?;
     writeln!(out, "zone  process  serves on        admin")?;
+    let scheme = if plan.tls { "https" } else { "http" };
     for process in &plan.processes {
         let Process { zone, name, .. } = process;
-        writeln!(out, "{zone:<5} {name:<8} {:<16} http://{}", process.address(), process.admin_address())?;
+        writeln!(out, "{zone:<5} {name:<8} {:<16} {scheme}://{}", process.address(), process.admin_address())?;
     }
     let proxies: Vec<&Process> = plan.processes.iter().filter(|process| process.proxy).collect();
     let [near, far] = [proxies[0].port, proxies[1].port];
     let killed = &plan.processes[0];
     let (name, pid, folder) = (&killed.name, process::pid_file(dir, killed), dir.display());
     let moneta = this_program::word();
+    let protected = if plan.tls {
+        format!(
+            "\nAll connections are protected by TLS. '{}' has the authority and the certificates; clients show app.pem, and the admin \
+             ports\nare for operator.pem: curl --cacert ca.pem --cert operator.pem --key operator.key https://{}/stats\n",
+            Certificates::of(dir).folder().display(),
+            proxies[0].admin_address()
+        )
+    } else {
+        String::new()
+    };
+    let talk = if plan.tls {
+        let certificates = Certificates::of(dir);
+        let [ca, cert, key] = [
+            certificates.authority(),
+            certificates.certificate(certificates::APP),
+            certificates.key(certificates::APP),
+        ];
+        format!(
+            "mc() {{ printf \"$2\\r\\nquit\\r\\n\" | openssl s_client -quiet -verify_quiet -verify_return_error -CAfile '{}' -cert '{}' -key '{}' \\\n    \
+             -connect 127.0.0.1:$1; }}",
+            ca.display(),
+            cert.display(),
+            key.display()
+        )
+    } else {
+        r#"mc() { exec 3<>/dev/tcp/127.0.0.1/$1; printf "$2\r\nquit\r\n" >&3; cat <&3; }"#.to_owned()
+    };
     write!(
         out,
         "
 Each zone has all data; each key is on one node of each zone. Clients speak memcached's protocol to the proxy of their zone.
 
 try, in bash
-  mc() {{ exec 3<>/dev/tcp/127.0.0.1/$1; printf \"$2\\r\\nquit\\r\\n\" >&3; cat <&3; }}
+  {talk}
   mc {near} 'set greeting 0 0 5\\r\\nhello'       write through the proxy of zone {}
   mc {far} 'get greeting'                       read through the one of zone {}
   kill -9 $(cat '{}')
@@ -38,7 +67,7 @@ try, in bash
                                                {name} runs again, and reads what it missed from another zone
   {moneta} cluster roll --dir '{folder}'          restarts all nodes, one after the other
 stop  {moneta} cluster down --dir '{folder}'
-",
+{protected}",
         proxies[0].zone,
         proxies[1].zone,
         pid.display(),
