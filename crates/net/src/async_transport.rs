@@ -31,7 +31,10 @@ impl AsyncTransport {
     /// # Errors
     /// If the system does not watch it.
     pub fn new(transport: Transport) -> io::Result<Self> {
-        Ok(Self { transport: AsyncFd::new(transport)?, taken: Vec::new(), sent: 0 })
+        // A transport keeps its socket, and nothing here puts another one in its place.
+        #[allow(deprecated, reason = "what takes its place is unsafe, and of newer versions only")]
+        let transport = AsyncFd::new(transport)?;
+        Ok(Self { transport, taken: Vec::new(), sent: 0 })
     }
 
     /// Waits until it is open: the caller bounds the time.

@@ -12,6 +12,7 @@ mod encrypted;
 mod error;
 mod loaded;
 mod records;
+mod sessions;
 mod source;
 #[cfg(test)]
 mod tests;

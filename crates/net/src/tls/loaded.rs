@@ -16,6 +16,7 @@ use super::acceptor::ClientCertificates;
 use super::credentials::TlsConfig;
 use super::encrypted::Admission;
 use super::error::TlsError;
+use super::sessions::Sessions;
 use super::source::PemSource;
 use super::validity::not_after;
 use crate::certificate_names::CertificateNames;
@@ -23,8 +24,6 @@ use crate::certificate_names::CertificateNames;
 /// Tickets that a connection of TLS 1.3 is given. A client that opens many at once shares one session among them; two would be
 /// twice the bytes.
 const TICKETS: usize = 1;
-/// Servers whose sessions are kept, to go on with.
-const SESSIONS: usize = 4096;
 
 /// What was read, ready for connections.
 pub(super) struct Loaded {
@@ -229,7 +228,7 @@ fn connect(
         Some(own) => builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(Arc::clone(own)))),
     };
     let sessions = before.and_then(|before| before.connecting.as_ref()).map(|before| before.resumption.clone());
-    connecting.resumption = sessions.unwrap_or_else(|| Resumption::in_memory_sessions(SESSIONS));
+    connecting.resumption = sessions.unwrap_or_else(|| Resumption::store(Arc::new(Sessions::default())));
     Ok(Arc::new(connecting))
 }
 

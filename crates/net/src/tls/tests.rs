@@ -1,6 +1,7 @@
 //! Both sides of TLS over loopback.
 
 mod files;
+mod storm;
 mod stream;
 mod trust;
 
