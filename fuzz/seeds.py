@@ -160,6 +160,14 @@ TOPOLOGIES = {
     "toml-slots": b'\0epoch = 1\n[[replica]]\nzone = "a"\nnodes = ["/run/a.sock", "h:1"]\n',
     "evcache": b"\1a=one/10.0.0.1:11211,10.0.0.2:11211;b=two/[::1]:1,host:2;",
 }
+HASH = b"sha256:" + b"A" * 22 + b":" + b"A" * 43
+# A file of users.
+USERS = {
+    "all": b'[[user]]\nname = "ann"\nsecrets = ["' + HASH + b'"]\ncertificates = ["spiffe://x/*", "ann.x"]\n'
+    b'prefixes = ["a:"]\nlisteners = ["main"]\nrights = ["read", "write"]\n\n[[user]]\nname = "bob"\napps = ["feed"]\nrights = []\n',
+    "inline": b'user = [{ name = "ann", rights = ["list"] }]\n',
+    "refused": b'[[user]]\nname = "ann"\nrights = ["all"]\nright = 1\n',
+}
 # The length of the pieces, and a feed.
 FEEDS = {
     "all": b"\5GAP 17\r\nLOST 18\r\nSET 1 5 9124 3 1790000000 1 1789999999000\r\nk\r\nab\n\r\nSET 2 - 7 0 0 0 0\r\nkk\r\n"
@@ -181,7 +189,7 @@ HINTS = {
 }
 
 SEEDS = {
-    "login": LOGINS, "http": HTTP, "topology": TOPOLOGIES, "feed": FEEDS, "hints": HINTS, "parking": PARKING, "replies": REPLIES, "dump": DUMPS, "region": REGION, "refused": REFUSED,
+    "login": LOGINS, "http": HTTP, "topology": TOPOLOGIES, "users": USERS, "feed": FEEDS, "hints": HINTS, "parking": PARKING, "replies": REPLIES, "dump": DUMPS, "region": REGION, "refused": REFUSED,
 }
 for target, seeds in SEEDS.items():
     (HERE / target).mkdir(parents=True, exist_ok=True)

@@ -7,7 +7,7 @@ use moneta_server::config::{ListenAddress, Policy};
 
 use crate::admin_access;
 use crate::drawing;
-use crate::options::sections::access::{AUTH_FILE, ENABLE_SASL};
+use crate::options::sections::access::{AUTH_FILE, ENABLE_SASL, USERS};
 use crate::options::sections::network::MAX_CONNECTIONS;
 use crate::options::sections::workers::THREADS;
 use crate::options::settings::Settings;
@@ -56,6 +56,13 @@ pub fn write(out: &mut impl Write, settings: &Settings, reachable: &Reachable) -
         };
         writeln!(out, "log in       by {way}, users from {}", path.display())?;
     }
+    if let Some(path) = settings.get(&USERS) {
+        writeln!(
+            out,
+            "log in       by `set` with `user secret` as its value, SASL PLAIN or certificate; users from {}",
+            path.display()
+        )?;
+    }
     if let Some(line) = try_it(settings, reachable) {
         writeln!(out, "try it       {line}")?;
     }
@@ -75,7 +82,7 @@ fn plain(address: &ListenAddress) -> String {
 /// A shell line that stores and reads an item: bash alone is enough over TCP. None where clients have to log in first,
 /// as the line would show a password.
 fn try_it(settings: &Settings, reachable: &Reachable) -> Option<String> {
-    if settings.get(&AUTH_FILE).is_some() {
+    if settings.get(&AUTH_FILE).is_some() || settings.get(&USERS).is_some() {
         return None;
     }
     const REQUESTS: &str = r"printf 'set greeting 0 60 5\r\nhello\r\nget greeting\r\nquit\r\n'";

@@ -97,7 +97,12 @@ fn add_extra(
     acceptor: Option<&TlsAcceptor>,
     mask: u32,
 ) -> anyhow::Result<()> {
-    let like = |address| Listener { door, limits: extra.limits, ..Listener::new(address, extra.policy) };
+    let like = |address| {
+        let listener = Listener::new(address, extra.policy);
+        // One that leads to an app has its name.
+        let name = extra.name.clone().or_else(|| extra.app.clone()).unwrap_or_else(|| listener.name.clone());
+        Listener { name, users: extra.users, door, limits: extra.limits, ..listener }
+    };
     match &extra.address {
         ExtraAddress::Tcp(address) => {
             let like = |place| Listener { tls: acceptor.cloned(), ..like(place) };

@@ -48,6 +48,7 @@ fn cli() -> Command {
         .subcommand(outward::add_to(commands::verify::command()))
         .subcommand(outward::add_to(commands::feed::command()))
         .subcommand(outward::add_to(commands::cluster::command()))
+        .subcommand(commands::user::command())
 }
 
 fn main() -> ExitCode {
@@ -74,6 +75,7 @@ fn main() -> ExitCode {
         Some(("flash", matches)) => commands::flash::run(matches),
         Some(("feed", matches)) => commands::feed::run(matches),
         Some(("bench", matches)) => commands::bench::run(matches),
+        Some(("user", matches)) => commands::user::run(matches),
         // What it finds is its exit status.
         Some(("verify", matches)) => return commands::verify::run(matches),
         Some(("cluster", matches)) => return commands::cluster::run(matches).unwrap_or_else(|error| failed(&error)),

@@ -1,6 +1,9 @@
 //! SIGHUP: options are looked at again; what can change while serving changes, the rest is named in the log.
 
+use std::sync::Arc;
+
 use clap::ArgMatches;
+use moneta_audit::{Audit, Event};
 use moneta_options::declaration::Declaration;
 use moneta_options::subscribers::{Changed, Subscribers};
 use moneta_options::values::Values;
@@ -26,6 +29,7 @@ pub struct Reload {
     /// What leads to each app.
     apps: Vec<AppKey>,
     subscribers: Subscribers,
+    audit: Option<Arc<Audit>>,
 }
 
 /// The options as they are now.
@@ -45,16 +49,29 @@ impl Reload {
         in_force: &Settings,
         subscribers: Subscribers,
         apps: Vec<(AppSettings, Subscribers)>,
+        audit: Option<Arc<Audit>>,
     ) -> Self {
         let (listeners, keys) = (listeners(in_force), app_keys(in_force));
         let in_force = InForce { process: Values::clone(in_force), apps };
-        Self { matches, in_force: Mutex::new(in_force), listeners, apps: keys, subscribers }
+        Self { matches, in_force: Mutex::new(in_force), listeners, apps: keys, subscribers, audit }
     }
 
     /// Reloads and logs what came of it. If anything is wrong, nothing changes.
     pub fn run(&self) {
+        // What rotates logs asks for it by this signal.
+        if let Some(audit) = &self.audit {
+            audit.reopen();
+        }
         if let Err(error) = self.try_run() {
-            tracing::error!(error = format!("{error:#}"), "reload refused, nothing changed");
+            let why = format!("{error:#}");
+            tracing::error!(error = why, "reload refused, nothing changed");
+            self.note(Event::ReloadRefused { why: &why });
+        }
+    }
+
+    fn note(&self, event: Event<'_>) {
+        if let Some(audit) = &self.audit {
+            audit.note(event);
         }
     }
 
@@ -86,7 +103,11 @@ impl Reload {
             [(listener::TABLE, self.listeners != listeners(&wanted)), (app::TABLE, self.apps != app_keys(&wanted))];
         outcomes[0].1.after_restart.extend(tables.into_iter().filter(|(_, differ)| *differ).map(|(table, _)| table));
         // Last, so that all of it is logged at the level that is wanted.
-        let mut changed = outcomes.iter().flat_map(|(app, outcome)| outcome.changed.iter().map(move |one| (app, one)));
+        let all = || outcomes.iter().flat_map(|(app, outcome)| outcome.changed.iter().map(move |one| (app, one)));
+        for (app, Changed { option, from, to }) in all() {
+            self.note(Event::OptionChanged { app: app.as_deref(), option, from, to });
+        }
+        let mut changed = all();
         for (app, Changed { option, from, to }) in changed.by_ref().take(TOLD) {
             tracing::info!(app, option, from, to, "changed");
         }
@@ -100,6 +121,7 @@ impl Reload {
             }
         }
         tracing::info!("reloaded");
+        self.note(Event::Reloaded);
         Ok(())
     }
 }

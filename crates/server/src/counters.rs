@@ -104,6 +104,8 @@ counters! {
     tls_handshakes_lost: apart, "Handshakes whose connection broke off.";
     tls_handshakes_timeout: apart, "Handshakes that took too long.";
     tls_handshakes_displaced: apart, "Handshakes that were under way for too long while others waited.";
+    rights_refused: apart, "Commands refused because their user lacks a right, or may not touch a key."
+        => counter "rights_refused_total" Count;
     cmd_get: stats, "Keys asked for by reads that are not `touch`.";
     cmd_set: stats, "Writes.";
     cmd_flush: stats, "`flush_all`.";

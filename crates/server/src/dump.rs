@@ -57,8 +57,15 @@ impl Dump {
     }
 
     /// Appends lines until `output` has grown past `high_water`, which one batch may exceed, or after some batches. If the store
-    /// fails, the dump ends early with an error in place of its last line.
-    pub fn write(&mut self, worker: &Worker, cx: &mut Context<'_>, output: &mut Vec<u8>, high_water: usize) -> Dumped {
+    /// fails, the dump ends early with an error in place of its last line. Only keys that the client `shows` are listed.
+    pub fn write(
+        &mut self,
+        worker: &Worker,
+        shows: &dyn Fn(&[u8]) -> bool,
+        cx: &mut Context<'_>,
+        output: &mut Vec<u8>,
+        high_water: usize,
+    ) -> Dumped {
         let parts = worker.store.parts();
         let Some(walk) = parts.walk else {
             output.extend_from_slice(UNLISTED);
@@ -89,6 +96,7 @@ impl Dump {
                 return Dumped::All;
             }
             let mut show = |item: &Walked<'_>| match kind {
+                _ if !shows(item.key) => {}
                 DumpKind::Metadata => metadata_line(item, output),
                 DumpKind::Keys => key_line(item, output),
                 DumpKind::Cache { limit } if *limit > 0 && is_text_key(item.key) && !item.meta.expiry.is_dead(now) => {

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use moneta_audit::Audit;
 use moneta_process::logging::LogHandle;
 use moneta_process::phases::Phases;
 use moneta_store::Clock;
@@ -68,6 +69,8 @@ pub struct Surroundings {
     pub users: Option<Arc<Users>>,
     /// What the listeners' TLS stands on, if some have it.
     pub certificates: Option<Arc<Certificates>>,
+    /// Where log-ins that fail and commands of operators are written down, if anywhere.
+    pub audit: Option<Arc<Audit>>,
 }
 
 /// State shared by all workers of one server.
@@ -92,6 +95,8 @@ pub struct Node {
     pub users: Option<Arc<Users>>,
     /// What the listeners' TLS stands on.
     pub(crate) certificates: Option<Arc<Certificates>>,
+    /// Where log-ins that fail and commands of operators are written down, if anywhere.
+    pub audit: Option<Arc<Audit>>,
     /// Log-ins that failed lately.
     pub(crate) login_failures: LoginFailures,
     /// Unix second of the start.
@@ -143,7 +148,7 @@ impl Node {
         clock: Arc<Clock>,
         authenticator: Authenticator,
     ) -> Self {
-        let Surroundings { phases, log, routes, app_limits, connections, users, certificates } = surroundings;
+        let Surroundings { phases, log, routes, app_limits, connections, users, audit, certificates } = surroundings;
         let connection_registry = Arc::<ConnectionRegistry>::default();
         let connections = connections.unwrap_or_else(|| {
             Box::new(RegistryView { registry: Arc::clone(&connection_registry), clock: Arc::clone(&clock) })
@@ -169,6 +174,7 @@ impl Node {
             authenticator,
             users,
             certificates,
+            audit,
             prefixes: Prefixes::default(),
             observing: Mutex::default(),
             crawler: AtomicBool::new(true),
@@ -220,6 +226,16 @@ impl Node {
     /// Whether a dump is in progress.
     pub(crate) fn is_dumping(&self) -> bool {
         self.dumping.load(Ordering::Relaxed)
+    }
+
+    /// The app of a key that comes through `door`; `None` where keys have no apps.
+    pub(crate) fn app(&self, door: Door, key: &[u8]) -> Option<&str> {
+        self.routes.as_ref()?.app(door, key)
+    }
+
+    /// The apps that a command on everything is for, by where it came in; none where keys have no apps.
+    pub(crate) fn apps_behind(&self, door: Door) -> Vec<&str> {
+        self.routes.as_ref().map_or_else(Vec::new, |routes| routes.apps_behind(door))
     }
 
     /// Where keys go; `None` where all of them stay here.

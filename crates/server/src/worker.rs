@@ -118,8 +118,8 @@ pub(crate) struct EventLoop {
     input: Vec<u8>,
     output: Vec<u8>,
     next_scan: Instant,
-    /// Number of user reloads at the last check of log-ins.
-    reloads_seen: u64,
+    /// Number of user reloads, and the generation of users, at the last check of log-ins.
+    reloads_seen: (u64, u64),
     drain_until: Option<Instant>,
 }
 
@@ -152,7 +152,7 @@ impl EventLoop {
             held_back: VecDeque::new(),
             input: Vec::with_capacity(RECEIVE_BYTES),
             output: Vec::new(),
-            reloads_seen: 0,
+            reloads_seen: (0, 0),
             next_scan: Instant::now() + SCAN,
             drain_until: None,
         }
@@ -509,10 +509,11 @@ impl EventLoop {
     /// Closes connections that have not logged in in time, failed too often, or whose users were removed.
     fn close_over_logins(&mut self) {
         let worker = &self.workers.online;
-        if worker.node.authenticator.mode() == AuthMode::Off {
+        let users = worker.node.users.as_ref();
+        if worker.node.authenticator.mode() == AuthMode::Off && users.is_none() {
             return;
         }
-        let reloads = worker.node.authenticator.reloads();
+        let reloads = (worker.node.authenticator.reloads(), users.map_or(0, |users| users.generation()));
         let reloaded = std::mem::replace(&mut self.reloads_seen, reloads) != reloads;
         let overdue: Vec<_> = self
             .connections

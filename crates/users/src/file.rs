@@ -88,25 +88,28 @@ enum Look {
 }
 
 impl Users {
-    /// Follows the file from now on, on a thread of its own: what changes there is in force within a second, whole; if it cannot be
-    /// read or is refused, the users of before stay, and the log says so once a minute.
+    /// Follows the file from now on, on a thread of its own: what changes there is in force within a second, whole, and `taken` is
+    /// told; if it cannot be read or is refused, the users of before stay, and the log says so once a minute.
     ///
     /// # Errors
     /// If the system has no thread.
-    pub fn follow(self: &Arc<Self>) -> io::Result<()> {
+    pub fn follow(self: &Arc<Self>, taken: impl Fn(&Self) + Send + 'static) -> io::Result<()> {
         let users = Arc::downgrade(self);
         moneta_background::start("users-file", move |run| {
             let mut watch = Watch::default();
             while run.sleep(LOOK) {
                 let Some(users) = users.upgrade() else { return };
-                look(&users, &mut watch, run);
+                if look(&users, &mut watch, run) {
+                    taken(&users);
+                }
             }
         })
         .map(|_| ())
     }
 }
 
-fn look(users: &Users, watch: &mut Watch, run: &Run) {
+/// True if the file was taken.
+fn look(users: &Users, watch: &mut Watch, run: &Run) -> bool {
     let now = Instant::now();
     let (path, in_force) = {
         let file = users.file.lock();
@@ -128,6 +131,7 @@ fn look(users: &Users, watch: &mut Watch, run: &Run) {
         }
         Look::Same | Look::Moving => {}
     }
+    looked == Look::Taken
 }
 
 impl Watch {

@@ -14,6 +14,7 @@
 //! | [`user`] | one user, and the keys it may touch |
 //! | [`roster`] | all users at one moment, read from a text |
 //! | `certificates` | names of certificates: found by hash, exactly or by the longest beginning |
+//! | [`edit`] | edits of the text: a user more, another secret, a user less |
 //! | [`secret`] | secrets as the file keeps them |
 //! | [`users`] | the users in force; log-ins |
 //! | [`log_in`] | what a log-in comes to |
@@ -23,6 +24,7 @@
 
 mod apart;
 mod certificates;
+pub mod edit;
 mod error;
 mod file;
 pub mod log_in;

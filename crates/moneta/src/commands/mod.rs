@@ -8,4 +8,5 @@ pub mod flash;
 pub mod proxy;
 pub mod route;
 pub mod serve;
+pub mod user;
 pub mod verify;

@@ -36,7 +36,7 @@ use crate::options::sections::{self, access, cluster, memory, network, operation
 use crate::options::settings::Settings;
 use crate::reload::Reload;
 use crate::routing::Routing;
-use crate::{drawing, endpoints, outward, proxy as proxy_stores, stack, tls_files};
+use crate::{drawing, endpoints, outward, proxy as proxy_stores, stack, tls_files, users};
 
 /// The subcommand.
 pub fn command() -> Command {
@@ -76,19 +76,22 @@ pub fn start(matches: &ArgMatches, settings: Settings) -> anyhow::Result<()> {
     let mut process = begin(startup, &settings, tls.as_ref())?;
     note(matches);
     let authenticator = access::authenticator(&settings)?;
+    let audit = users::audit(&settings)?;
+    let users = users::start(&settings, &config.listeners, audit.as_ref())?;
     let outward = outward::of(&settings, tls.as_ref())?;
     let clock = Arc::new(Clock::system());
     let served = Served::make(&settings, &outward, &clock, process.recovery())?;
     let store = Arc::clone(&served.store);
     process.at_end("store", STORE_WITHIN, move || close(&store));
     let certificates = tls::certificates(&settings, tls.as_ref());
-    let surroundings = Surroundings { certificates: certificates.clone(), ..served.surroundings(&process, &settings) };
+    let (common, certificates_of_node) = (served.surroundings(&process, &settings), certificates.clone());
+    let surroundings = Surroundings { certificates: certificates_of_node, users, audit: audit.clone(), ..common };
     let node = Arc::new(Node::within(surroundings, sessions, clock, authenticator));
     let (mut of_process, of_apps) = served.subscribers(&settings, &node, &process.log().level);
     tls::subscribe(&mut of_process, certificates.as_ref());
     certificates.as_ref().map(tls_files::follow).transpose().context("no files are looked at")?;
     outward::keep_fresh(&outward, &mut of_process)?;
-    let reload = Reload::new(matches.clone(), &settings, of_process, of_apps);
+    let reload = Reload::new(matches.clone(), &settings, of_process, of_apps, audit);
     process.answer_signals(move || reload.run())?;
     let server =
         Server::start(&config, Arc::clone(&served.store), node).map_err(|error| explain(error.into(), &settings))?;

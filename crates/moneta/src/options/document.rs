@@ -46,6 +46,8 @@ max_connections = 100         # its limits; without them the node's options of t
 idle_timeout = \"10m\"
 output_limit = \"1m\"
 admin_commands = \"none\"       # commands of operators that it obeys, in place of the node's
+name = \"loads\"                # its name in the file of users (security.md); without it its app, or main or batch
+users = \"off\"                 # its clients need not be users, though the node has some
 max_operations = 50000        # what its connections may do in a second, together; 0: no limit, even where the node has one
 max_bytes = \"100m\"
 ```

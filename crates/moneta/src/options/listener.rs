@@ -10,8 +10,9 @@ use moneta_options::kinds::Kind;
 use moneta_options::kinds::address::host_port;
 use moneta_options::report::Refusal;
 use moneta_server::config::{ListenerLimits, Policy};
+use moneta_users::roster::check_name;
 
-use crate::options::sections::access::ADMIN_COMMANDS;
+use crate::options::sections::access::{ADMIN_COMMANDS, USERS};
 use crate::options::sections::network::{
     IDLE_TIMEOUT, MAX_BYTES, MAX_CONNECTIONS, MAX_OPERATIONS, OUTPUT_LIMIT, UNIX_MASK,
 };
@@ -30,6 +31,10 @@ pub struct ExtraListener {
     pub tls: Option<bool>,
     /// What its clients show of themselves; `None`: as others of the node.
     pub tls_clients: Option<ClientCertificates>,
+    /// Its name in the file of users; without one its app's, or that of all listeners of its policy.
+    pub name: Option<String>,
+    /// Whether its clients have to be users, where the process has users.
+    pub users: bool,
     /// Limits that override the node's. In those of a second, 0 is written as it stands and means none.
     pub limits: ListenerLimits,
 }
@@ -52,7 +57,8 @@ pub enum ExtraAddress {
 pub fn keys() -> impl Iterator<Item = &'static str> {
     let limits = [MAX_CONNECTIONS.key(), IDLE_TIMEOUT.key(), OUTPUT_LIMIT.key(), ADMIN_COMMANDS.key()];
     let of_a_second = [MAX_OPERATIONS.key(), MAX_BYTES.key()];
-    ["address", "policy", "app", UNIX_MASK.key(), TLS, TLS_CLIENTS.key()].into_iter().chain(limits).chain(of_a_second)
+    let own = ["address", "policy", "app", "name", USERS.key(), UNIX_MASK.key(), TLS, TLS_CLIENTS.key()];
+    own.into_iter().chain(limits).chain(of_a_second)
 }
 
 /// Whether TLS protects its connections.
@@ -69,10 +75,12 @@ impl ExtraListener {
     pub fn read(table: &Table) -> Result<Self, Refusal> {
         let (mut address, mut policy, mut mask, mut app) = (None, Policy::Online, None, None);
         let (mut tls, mut tls_clients) = (None, None);
+        let (mut name, mut users) = (None, true);
         let mut limits = ListenerLimits::default();
         for entry in &table.entries {
             let text = table.text(entry)?;
             let refuse = |range: &str| table.refuse(entry, range);
+            let refuse_name = |_| refuse("a name of letters, digits, `.`, `_`, `-` and `@`");
             match entry.key.as_str() {
                 "address" => address = Some(read_address(text).map_err(refuse)?),
                 "policy" => policy = read_policy(text).map_err(refuse)?,
@@ -81,6 +89,8 @@ impl ExtraListener {
                 key if key == TLS_CLIENTS.key() => {
                     tls_clients = Some(read(&TLS_CLIENTS, text).map_err(|range| refuse(&range))?);
                 }
+                "name" => name = Some(check_name(text).map(|()| text.to_owned()).map_err(refuse_name)?),
+                key if key == USERS.key() => users = read_switch(text).map_err(refuse)?,
                 key if key == UNIX_MASK.key() => mask = Some(read(&UNIX_MASK, text).map_err(|range| refuse(&range))?),
                 key => {
                     if !read_limit(&mut limits, key, text).map_err(|range| refuse(&range))? {
@@ -115,7 +125,7 @@ impl ExtraListener {
         if tls == Some(false) && tls_clients.is_some() {
             return refuse(TLS_CLIENTS.key(), "without TLS clients show nothing");
         }
-        Ok(Self { address, policy, app, tls, tls_clients, limits })
+        Ok(Self { address, policy, app, tls, tls_clients, name, users, limits })
     }
 
     /// Whether it asks clients for certificates by its own word.
@@ -191,6 +201,12 @@ impl fmt::Display for ExtraListener {
         write!(f, "{} ({}", self.address, policy_name(self.policy))?;
         if let Some(app) = &self.app {
             write!(f, ", app {app}")?;
+        }
+        if let Some(name) = &self.name {
+            write!(f, ", name {name}")?;
+        }
+        if !self.users {
+            write!(f, ", {} off", USERS.key())?;
         }
         let ListenerLimits { max_connections, idle_timeout, output_limit, commands, rates, door_connections: _ } =
             self.limits;

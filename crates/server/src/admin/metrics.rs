@@ -100,6 +100,23 @@ pub(super) const TABLE: &[Reading<Snapshot>] = &[
         "Log-ins refused unchecked because their address had failed too often within a minute.",
     )
     .read(|now| now.logins_refused.into()),
+    gauge("users", Unit::Count, "Users in force.").read(|now| of_users(now, |counts| counts.users)),
+    counter("users_reloads_total", Unit::Count, "Times the users were replaced.")
+        .read(|now| of_users(now, |counts| counts.reloads)),
+    counter("users_failures_total", Unit::Count, "Times the file of users could not be read, or was refused.")
+        .read(|now| of_users(now, |counts| counts.failures)),
+    gauge("users_stale", Unit::Count, "1 while the file of users is not in force: it cannot be read, or is refused.")
+        .read(|now| of_users(now, |counts| u64::from(counts.is_stale))),
+    counter(
+        "user_refusals_total",
+        Unit::Count,
+        "Commands refused because their user lacks a right, or may not touch a key, by user and right; of more than 64 users the rest is `others`.",
+    )
+    .labels(&["user", "right"])
+    .read(|now| now.refusals.iter().fold(Values::NONE, |all, (user, right, count)| all.and([user, right.name()], *count))),
+    counter("audit_lines_total", Unit::Count, "Lines of the audit log, by what became of them.").labels(&["result"]).read(
+        |now| now.audit.map_or(Values::NONE, |counts| by(&[("written", counts.written), ("lost", counts.lost)])),
+    ),
     counter(
         "address_limits_refused_total",
         Unit::Count,
@@ -153,6 +170,11 @@ pub(super) const TABLE: &[Reading<Snapshot>] = &[
         Kind::ALL.into_iter().fold(Values::NONE, of)
     }),
 ];
+
+/// A number of users, where there are any.
+fn of_users(now: &Snapshot, number: fn(&moneta_users::Counts) -> u64) -> Values {
+    now.users.as_ref().map_or(Values::NONE, |counts| number(counts).into())
+}
 
 const _: () = assert!(latency::SAMPLE == 61, "the help and docs/metrics.md tell the sample");
 

@@ -21,6 +21,12 @@ pub(super) struct Snapshot {
     pub(super) max_connections: u64,
     /// Worker threads.
     pub(super) threads: u64,
+    /// Users: their number and their file; none where clients need not be users.
+    pub(super) users: Option<moneta_users::Counts>,
+    /// What users were refused: user, right, how often.
+    pub(super) refusals: Vec<(String, moneta_users::Right, u64)>,
+    /// Lines of the audit log.
+    pub(super) audit: Option<moneta_audit::Counts>,
     /// Log-ins refused untried.
     pub(super) logins_refused: u64,
     /// What limits of client addresses refused.
@@ -41,6 +47,9 @@ impl Snapshot {
             client_memory: node.client_memory.limit() as u64,
             max_connections: node.live.max_connections() as u64,
             threads: node.settings.threads as u64,
+            users: node.users.as_ref().map(|users| users.counts()),
+            refusals: node.users.as_ref().map_or_else(Vec::new, |users| users.refusals()),
+            audit: node.audit.as_ref().map(|audit| audit.counts()),
             logins_refused: node.login_failures.refused(),
             address_refusals: node.address_refusals.counts(),
             readers: node.readers.list(node.clock.millis()),

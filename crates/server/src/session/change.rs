@@ -260,7 +260,9 @@ impl Session {
         } else {
             forget.key
         };
-        if forget.older_than.is_some() && !self.may_name_versions(worker) {
+        if forget.older_than.is_some() && !self.may_name_versions(worker)
+            || !self.may_change(worker, bytes, forget.older_than.is_some())
+        {
             return;
         }
         let forgotten = Forgotten { key: bytes.into(), older_than: forget.older_than };

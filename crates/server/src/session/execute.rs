@@ -93,6 +93,9 @@ impl Session {
             admin::not_allowed(&needed.style, needed.name, self.out(output));
             return Flow::Next;
         }
+        if worker.node.audit.is_some() {
+            self.audit(worker, command);
+        }
         match *command {
             Command::Delete { key, request, style } => {
                 self.delete(worker, change::Asked { key, request: &request, style: &style }, output);

@@ -6,6 +6,7 @@
 use std::cell::RefCell;
 
 use super::change::Forgotten;
+use super::login::Pending;
 use super::parked::Parked;
 use crate::dump::Dump;
 use crate::feed::Changes;
@@ -30,6 +31,8 @@ pub(super) struct SessionExtras {
     pub(super) watcher: Option<Watcher>,
     /// What a refused write leaves to be deleted, behind the parked requests on its key.
     pub(super) forgotten: Option<Forgotten>,
+    /// A log-in whose password is being checked.
+    pub(super) log_in: Option<Pending>,
 }
 
 impl SessionExtras {
@@ -47,6 +50,7 @@ impl SessionExtras {
             && self.listing.is_none()
             && self.watcher.is_none()
             && self.forgotten.is_none()
+            && self.log_in.is_none()
     }
 
     /// Keeps empty extras for another session.

@@ -1,4 +1,4 @@
-//! Requests of a connection whose listener, address or app may do only so much in a second.
+//! Requests of a connection whose listener, address or app may do only so much in a second, or whose client has to be a user.
 
 use std::sync::Arc;
 
@@ -6,6 +6,7 @@ use moneta_protocol::command::{Command, Keys, Style};
 use moneta_protocol::encode;
 use moneta_protocol::reply::Reply;
 use moneta_store::ErrorCode;
+use moneta_users::LoggedIn;
 
 use super::{After, Flow, Session, Worker};
 use crate::limits::Allowance;
@@ -17,6 +18,8 @@ use crate::rate;
 pub(crate) struct SessionLimits {
     /// Its listener's and its address's.
     pub(crate) own: Vec<Arc<Allowance>>,
+    /// The user, where the client has to be one and has logged in.
+    pub(super) logged_in: Option<LoggedIn>,
     /// How the last `get` goes on.
     get: Get,
     /// Bytes of refusals in the output, which cost nothing: who is refused could else never pay what it owes.
@@ -94,9 +97,30 @@ impl Session {
         self.limits.as_deref_mut()
     }
 
-    /// Refuses `command`, which takes `length` bytes, if its connection or app has done too much lately; else counts it.
+    /// Refuses `command`, which takes `length` bytes, if its user may not give it, or its connection or app has done too much lately;
+    /// else counts it.
     #[cold]
-    pub(super) fn refuse_over_limit(
+    pub(super) fn refuse_limited(
+        &mut self,
+        worker: &Worker,
+        command: &Command<'_>,
+        length: usize,
+        output: &mut Vec<u8>,
+    ) -> Option<Flow> {
+        if let Some(refused) = self.refuse_without_right(worker, command, output) {
+            return Some(refused);
+        }
+        let has_limits = worker.node.app_limits().is_some() || !self.limits.as_ref()?.own.is_empty();
+        if has_limits { self.refuse_over_limit(worker, command, length, output) } else { None }
+    }
+
+    /// Whether keys of a `get` are still to come.
+    pub(super) fn is_amid_get(&self) -> bool {
+        self.limits.as_ref().is_some_and(|limits| limits.get != Get::Over)
+    }
+
+    #[cold]
+    fn refuse_over_limit(
         &mut self,
         worker: &Worker,
         command: &Command<'_>,

@@ -1,8 +1,15 @@
-//! Logging in: the text way (`-Y`), where the first command is a `set` whose value is user and password, and SASL PLAIN.
+//! Logging in: the text way (`-Y`), where the first command is a `set` whose value is user and password, and SASL PLAIN. Where
+//! clients have to be users (`--users`), both ways are open, and a password is checked apart: the client waits as for a store.
 
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use moneta_audit::Event;
 use moneta_protocol::command::{BinaryStyle, SaslStep};
 use moneta_protocol::encode;
 use moneta_protocol::status::Status;
+use moneta_users::{Checked, LoggedIn, SlowAnswer};
 
 use super::{After, Received, Session, Stage, Worker};
 use crate::auth::{AuthMode, LoginId};
@@ -43,8 +50,29 @@ const FAILURE: &str = "CLIENT_ERROR authentication failure";
 /// The error of one that was not tried.
 const TOO_MANY: &str = "CLIENT_ERROR too many failed log-ins from this address, try again later";
 
-/// The client's address has failed to log in too often lately.
-struct HasToWait;
+/// The error of one for which there is no room.
+const BUSY: &str = "CLIENT_ERROR too many log-ins at once, try again later";
+
+/// What a user and a secret come to.
+enum Outcome {
+    /// They are right, as a password of `-Y` and `-S`.
+    Known(LoginId),
+    /// They are right, as those of a user.
+    User(LoggedIn),
+    /// They are wrong.
+    Wrong,
+    /// The client's address has failed to log in too often lately, or too many log-ins wait: they were not looked at.
+    Untried(&'static str),
+    /// They are being checked.
+    Slow(SlowAnswer),
+}
+
+/// A log-in whose password is being checked.
+pub(super) struct Pending {
+    answer: SlowAnswer,
+    /// How a SASL log-in is answered; `None`: it is a text one.
+    sasl: Option<BinaryStyle>,
+}
 
 /// The start of the input of a client that has to log in.
 enum Attempt<'a> {
@@ -106,7 +134,8 @@ impl Session {
         let counters = &worker.counters;
         let mut attempts_left = worker.node.settings.requests_per_event;
         loop {
-            if output.len() >= high_water || attempts_left == 0 || self.is_barred() {
+            let waits = self.extras.as_ref().is_some_and(|extras| extras.log_in.is_some());
+            if output.len() >= high_water || attempts_left == 0 || self.is_barred() || waits {
                 return Some(Received { consumed, needed: 0, after: After::Continue });
             }
             attempts_left -= 1;
@@ -120,21 +149,82 @@ impl Session {
                 Attempt::Credentials { user, password, consumed: taken } => {
                     consumed += taken;
                     counters.auth_cmds.bump();
-                    let checked = self.check(worker, user, password);
-                    if let Ok(Some(id)) = checked {
-                        output.extend_from_slice(b"STORED\r\n");
-                        self.stage = Stage::Open;
-                        self.login(worker).id = Some(id);
+                    match self.check(worker, user, password) {
+                        Outcome::Slow(answer) => {
+                            self.extras().log_in = Some(Pending { answer, sasl: None });
+                            continue;
+                        }
+                        outcome => self.end_text_log_in(worker, outcome, output),
+                    }
+                    if self.stage == Stage::Open {
                         let needed = usize::from(consumed == input.len());
                         return Some(Received { consumed, needed, after: After::Continue });
                     }
-                    self.login_failed(worker);
-                    if checked.is_err() { TOO_MANY } else { FAILURE }
+                    continue;
                 }
             };
             output.extend_from_slice(answer.as_bytes());
             output.extend_from_slice(b"\r\n");
         }
+    }
+
+    /// Answers a text log-in that was checked.
+    fn end_text_log_in(&mut self, worker: &Worker, outcome: Outcome, output: &mut Vec<u8>) {
+        let why = if let Outcome::Untried(why) = outcome { why } else { FAILURE };
+        if self.takes(worker, outcome) {
+            self.stage = Stage::Open;
+            return output.extend_from_slice(b"STORED\r\n");
+        }
+        self.login_failed(worker);
+        output.extend_from_slice(why.as_bytes());
+        output.extend_from_slice(b"\r\n");
+    }
+
+    /// Answers a SASL log-in that was checked.
+    fn end_sasl(&mut self, worker: &Worker, outcome: Outcome, style: BinaryStyle, output: &mut Vec<u8>) {
+        if self.takes(worker, outcome) {
+            self.stage = Stage::Open;
+            self.decoder.require_login(false);
+            encode::binary_packet(style, Status::Ok, &[], &[], b"Authenticated", 0, self.out(output));
+        } else {
+            self.require_login(worker, false);
+            self.login_failed(worker);
+            encode::binary_error(style, Status::AuthError, self.out(output));
+        }
+    }
+
+    /// Takes a log-in that is right.
+    fn takes(&mut self, worker: &Worker, outcome: Outcome) -> bool {
+        match outcome {
+            Outcome::Known(id) => {
+                self.login(worker).id = Some(id);
+                true
+            }
+            Outcome::User(logged_in) => self.admit(logged_in),
+            Outcome::Wrong | Outcome::Untried(_) | Outcome::Slow(_) => false,
+        }
+    }
+
+    /// Ends a log-in whose password was checked apart, when it is.
+    #[cold]
+    pub(super) fn poll_log_in(&mut self, worker: &Worker, cx: &mut Context<'_>, output: &mut Vec<u8>) {
+        let Some(extras) = &mut self.extras else { return };
+        let Some(pending) = &mut extras.log_in else { return };
+        let Poll::Ready(ended) = Pin::new(&mut pending.answer).poll(cx) else { return };
+        let Some(Pending { sasl, .. }) = extras.log_in.take() else { return };
+        if ended.is_none() {
+            self.note_wrong(worker);
+        }
+        let outcome = ended.map_or(Outcome::Wrong, Outcome::User);
+        match sasl {
+            None => self.end_text_log_in(worker, outcome, output),
+            Some(style) => self.end_sasl(worker, outcome, style, output),
+        }
+        if self.is_barred() {
+            return;
+        }
+        // For what came behind it.
+        cx.waker().wake_by_ref();
     }
 
     /// Executes a SASL opcode.
@@ -147,50 +237,62 @@ impl Session {
         style: BinaryStyle,
         output: &mut Vec<u8>,
     ) {
-        if worker.node.authenticator.mode() != AuthMode::Sasl {
+        if worker.node.authenticator.mode() != AuthMode::Sasl && !self.is_guarded() {
             return encode::binary_error(style, Status::UnknownCommand, self.out(output));
         }
+        // Users' secrets do not go over a network in clear, unless that is asked for.
+        let offers = !self.is_guarded() || self.peer.encrypted || worker.node.settings.sasl_in_clear;
         if step == SaslStep::List {
-            return encode::binary_packet(style, Status::Ok, &[], &[], b"PLAIN", 0, self.out(output));
+            let mechanisms: &[u8] = if offers { b"PLAIN" } else { b"" };
+            return encode::binary_packet(style, Status::Ok, &[], &[], mechanisms, 0, self.out(output));
         }
         let may_go_on = step == SaslStep::Auth || self.stage == (Stage::SaslLogin { started: true });
-        let known = may_go_on && mechanism == b"PLAIN";
+        let known = may_go_on && mechanism == b"PLAIN" && offers;
         if known && step == SaslStep::Auth && data.is_empty() {
             self.require_login(worker, true);
             return encode::binary_packet(style, Status::AuthContinue, &[], &[], &[], 0, self.out(output));
         }
         worker.counters.auth_cmds.bump();
-        let check = |(user, password): (&[u8], &[u8])| self.check(worker, user, password).unwrap_or(None);
-        let accepted = plain_credentials(data).filter(|_| known).and_then(check);
-        if let Some(id) = accepted {
-            self.stage = Stage::Open;
-            self.login(worker).id = Some(id);
-            self.decoder.require_login(false);
-            encode::binary_packet(style, Status::Ok, &[], &[], b"Authenticated", 0, self.out(output));
-        } else {
-            self.require_login(worker, false);
-            self.login_failed(worker);
-            encode::binary_error(style, Status::AuthError, self.out(output));
+        let outcome = match plain_credentials(data).filter(|_| known) {
+            Some((user, password)) => self.check(worker, user, password),
+            None => Outcome::Wrong,
+        };
+        match outcome {
+            Outcome::Slow(answer) => {
+                self.require_login(worker, false);
+                self.extras().log_in = Some(Pending { answer, sasl: Some(style) });
+            }
+            outcome => self.end_sasl(worker, outcome, style, output),
         }
     }
 
-    /// The log-in of `user`, if that is its password. Fails where the client's address has failed too often lately: then nothing
-    /// is looked at.
-    fn check(&self, worker: &Worker, user: &[u8], password: &[u8]) -> Result<Option<LoginId>, HasToWait> {
+    /// What `user` and `password` come to. Nothing is looked at where the client's address has failed too often lately.
+    fn check(&self, worker: &Worker, user: &[u8], password: &[u8]) -> Outcome {
         let node = &worker.node;
         // Who may use a Unix socket is decided by its permissions.
-        let Some(address) = self.peer.address.map(|address| address.ip()) else {
-            return Ok(node.authenticator.check(user, password));
+        let address = self.peer.address.map(|address| address.ip());
+        if address.is_some_and(|address| !node.login_failures.admits(address, rate::now())) {
+            return Outcome::Untried(TOO_MANY);
+        }
+        let outcome = match &node.users {
+            Some(users) if self.is_guarded() => match users.by_secret(user, password) {
+                Checked::Right(logged_in) => Outcome::User(logged_in),
+                Checked::Wrong => Outcome::Wrong,
+                Checked::Slow(check) => users.check_apart(check).map_or(Outcome::Untried(BUSY), Outcome::Slow),
+            },
+            _ => node.authenticator.check(user, password).map_or(Outcome::Wrong, Outcome::Known),
         };
-        let now = rate::now();
-        if !node.login_failures.admits(address, now) {
-            return Err(HasToWait);
+        if matches!(outcome, Outcome::Wrong) {
+            self.note_wrong(worker);
         }
-        let checked = node.authenticator.check(user, password);
-        if checked.is_none() {
-            node.login_failures.note(address, now);
+        outcome
+    }
+
+    /// Counts a wrong password against the client's address.
+    fn note_wrong(&self, worker: &Worker) {
+        if let Some(address) = self.peer.address {
+            worker.node.login_failures.note(address.ip(), rate::now());
         }
-        Ok(checked)
     }
 
     /// Counts and logs a failed attempt, and bars the client after the last allowed one. Logs neither user nor password, since
@@ -205,8 +307,11 @@ impl Session {
             login.since = now;
             self.stage = Stage::Barred;
         }
-        let address = self.peer.address.map_or_else(|| "a Unix socket".to_owned(), |address| address.to_string());
+        let address = self.client();
         tracing::warn!(connection = self.peer.id, address, "log-in failed");
+        if let Some(audit) = &worker.node.audit {
+            audit.note(Event::LogInFailed { from: &address });
+        }
     }
 
     /// Logs the client out: a new attempt revokes the old log-in until it succeeds.
@@ -215,6 +320,7 @@ impl Session {
             let now = worker.node.clock.now();
             let login = self.login(worker);
             (login.since, login.id) = (now, None);
+            self.log_out();
         }
         self.stage = Stage::SaslLogin { started };
         self.decoder.require_login(true);
@@ -233,7 +339,14 @@ impl Session {
 
     /// Whether the connection has to be closed now because of its log-in. Called about every second if clients have to log in;
     /// `reloaded`: users were replaced since the last call.
-    pub fn overdue(&self, worker: &Worker, reloaded: bool) -> Option<Overdue> {
+    pub fn overdue(&mut self, worker: &Worker, reloaded: bool) -> Option<Overdue> {
+        let is_open = matches!(self.stage, Stage::New | Stage::Open | Stage::Watching);
+        if reloaded && is_open && !(self.renew(worker) && self.may_go_on(worker)) {
+            return Some(Overdue::Removed);
+        }
+        if is_open && self.logged_in().is_some() {
+            return None;
+        }
         let login = self.login.as_ref()?;
         let waited = worker.node.clock.now().saturating_sub(login.since);
         let most = worker.node.live.login_seconds();

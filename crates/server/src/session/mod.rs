@@ -12,11 +12,13 @@ pub(crate) mod context;
 mod early;
 mod execute;
 mod extras;
+mod guard;
 mod key;
 mod lanes;
 pub(crate) mod limited;
 pub(crate) mod login;
 mod lookahead;
+mod needs;
 mod newer;
 mod parked;
 mod read;
@@ -153,7 +155,9 @@ impl Session {
         if self.limits.is_none() && worker.node.app_limits().is_some() {
             self.limit(SessionLimits::default());
         }
-        if worker.node.authenticator.mode() != AuthMode::Off {
+        if self.is_guarded() {
+            self.begin_guarded(worker);
+        } else if worker.node.authenticator.mode() != AuthMode::Off {
             self.login(worker);
         }
         if worker.node.watchers.wants(watch::CONNEVENTS) {
@@ -166,7 +170,7 @@ impl Session {
     pub fn give_up(&mut self) -> bool {
         self.stage = Stage::Closing;
         if let Some(extras) = &mut self.extras {
-            (extras.dump, extras.changes, extras.listing) = (None, None, None);
+            (extras.dump, extras.changes, extras.listing, extras.log_in) = (None, None, None, None);
             extras.parked.keep_changes();
         }
         self.is_changing()
@@ -202,14 +206,17 @@ impl Session {
             return received;
         }
         if self.limits.is_some() {
+            if !self.renew(worker) {
+                return self.close(input.len(), After::CloseNow);
+            }
             self.execute_all::<true>(worker, input, output, high_water)
         } else {
             self.execute_all::<false>(worker, input, output, high_water)
         }
     }
 
-    /// The rest of [`Session::receive`]. `LIMITED`: the connection is under limits. Compiled for each, so that those under none
-    /// pay nothing.
+    /// The rest of [`Session::receive`]. `LIMITED`: the connection is under limits, or its client has to be a user. Compiled for each,
+    /// so that others pay nothing.
     #[inline]
     fn execute_all<const LIMITED: bool>(
         &mut self,
@@ -270,7 +277,7 @@ impl Session {
                     }
                     let end = consumed + taken;
                     let kind = execute::kind_of(&command);
-                    let refused = if LIMITED { self.refuse_over_limit(worker, &command, taken, output) } else { None };
+                    let refused = if LIMITED { self.refuse_limited(worker, &command, taken, output) } else { None };
                     let flow = match refused {
                         Some(flow) => flow,
                         None => self.execute(worker, &command, &input[..end], output, high_water),
@@ -336,13 +343,20 @@ impl Session {
                 cx.waker().wake_by_ref();
             }
         }
+        if high_water > 0
+            && self.extras.as_ref().is_some_and(|extras| extras.log_in.is_some() && extras.parked.is_empty())
+        {
+            self.poll_log_in(worker, cx, output);
+        }
         if let Some(extras) = &mut self.extras {
             if high_water == 0 {
                 return Polled { receive_again: false };
             }
             if extras.parked.is_empty() {
                 if let Some(dump) = &mut extras.dump {
-                    match dump.write(worker, cx, output, high_water) {
+                    let user = self.limits.as_ref().and_then(|limits| limits.logged_in.as_ref());
+                    let shows = |key: &[u8]| user.is_none_or(|user| guard::may_touch(worker, &self.peer, user, key));
+                    match dump.write(worker, &shows, cx, output, high_water) {
                         Dumped::All => extras.dump = None,
                         Dumped::Some => dump_can_go_on = true,
                         Dumped::Waiting => {}
@@ -414,6 +428,7 @@ impl Session {
                 || extras.changes.is_some()
                 || extras.listing.is_some()
                 || extras.forgotten.is_some()
+                || extras.log_in.is_some()
                 || extras.parked.is_full(high_water, worker.node.client_memory.share())
         })
     }
@@ -496,8 +511,15 @@ impl Session {
         high_water: usize,
     ) -> Option<Received> {
         if self.stage == Stage::New {
+            if input.is_empty() {
+                return Some(Received { consumed: 0, needed: 1, after: After::Continue });
+            }
             let settings = &worker.node.settings;
+            let is_binary = input.first() == Some(&moneta_protocol::binary::REQUEST_MAGIC);
             let (protocol, stage) = match worker.node.authenticator.mode() {
+                _ if self.logged_in().is_some() => (Protocol::Any, Stage::Open),
+                _ if self.is_guarded() && is_binary => (Protocol::Binary, Stage::SaslLogin { started: false }),
+                _ if self.is_guarded() => (Protocol::Text, Stage::TextLogin),
                 AuthMode::Off => (Protocol::Any, Stage::Open),
                 AuthMode::Text => (Protocol::Text, Stage::TextLogin),
                 AuthMode::Sasl => (Protocol::Binary, Stage::SaslLogin { started: false }),

@@ -10,4 +10,5 @@ mod refused;
 mod splits;
 mod talk;
 mod text;
+mod users;
 mod versions;

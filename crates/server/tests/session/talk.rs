@@ -57,6 +57,13 @@ impl Talk {
         Self { session: Session::new(peer), input: Vec::new(), after: After::Continue }
     }
 
+    /// A client of a listener, whose connection was opened.
+    pub fn of(worker: &Worker, peer: Peer) -> Self {
+        let mut session = Session::new(peer);
+        session.opened(worker);
+        Self { session, input: Vec::new(), after: After::Continue }
+    }
+
     pub fn session(&mut self) -> &mut Session {
         &mut self.session
     }

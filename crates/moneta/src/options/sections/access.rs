@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use anyhow::Context;
 use moneta_options::declaration::Opt;
 use moneta_options::kinds::numbers::{Number, Seconds, Switch};
 use moneta_options::kinds::paths::File;
@@ -13,6 +14,7 @@ use moneta_options::values::Values;
 use moneta_server::auth::{AuthMode, Authenticator};
 use moneta_server::config::{Commands, ServerConfig};
 use moneta_server::node::{Node, NodeSettings};
+use moneta_users::Users;
 
 use crate::options::kinds::words::CommandList;
 use crate::users;
@@ -31,6 +33,24 @@ section! {
     ENABLE_SASL: Switch = Opt::new("enable_sasl", Switch, || false)
         .short('S')
         .when("When clients authenticate with SASL.");
+
+    /// File of users with their secrets, certificates, rights and keys, in TOML; clients of all listeners but those with
+    /// `users = "off"` have to be one of them: by certificate, the text protocol's `set`, or SASL PLAIN. `moneta user` edits it;
+    /// a change is in force within two seconds.
+    USERS: File = Opt::new("users", File, || None)
+        .example("\"\"")
+        .live()
+        .when("When not everybody who can connect may do everything. security.md says what each right is for.");
+
+    /// Let users send secrets by SASL PLAIN over TCP without TLS.
+    SASL_IN_CLEAR: Switch = Opt::new("sasl_in_clear", Switch, || false)
+        .when("On a network that nobody else can read, for clients that know no other log-in.");
+
+    /// File to which each change of options and users, log-in that fails, and use of `flush_all` and of commands of operators is
+    /// appended, as a line of JSON. It is opened again on SIGHUP, so that it can be rotated.
+    AUDIT_LOG: File = Opt::new("audit_log", File, || None)
+        .example("\"\"")
+        .when("When it has to be known later who did what.");
 
     /// How long a client that has to log in may take for it before it is closed; 0 sets no limit.
     LOGIN_TIMEOUT: Seconds = Opt::new("login_timeout", Seconds { min: 0, max: 3_600 }, || Duration::from_secs(10))
@@ -92,6 +112,7 @@ pub fn configure(options: &Values, server: &mut ServerConfig, node: &mut NodeSet
     node.login_timeout = u32::try_from(options.get(&LOGIN_TIMEOUT).as_secs()).unwrap_or(u32::MAX);
     node.login_attempts = options.get(&LOGIN_ATTEMPTS);
     node.login_failures = options.get(&LOGIN_FAILURES);
+    node.sasl_in_clear = options.get(&SASL_IN_CLEAR);
     node.shutdown_enabled = options.get(&ENABLE_SHUTDOWN);
     node.flush_enabled = !options.get(&DISABLE_FLUSH_ALL);
     node.dump_enabled = !options.get(&DISABLE_DUMPING);
@@ -102,7 +123,12 @@ pub fn configure(options: &Values, server: &mut ServerConfig, node: &mut NodeSet
 pub fn contradictions(options: &Values) -> Vec<Refusal> {
     let without_users = options.get(&ENABLE_SASL) && options.get(&AUTH_FILE).is_none();
     let range = "given together with auth_file, the file of users who may log in";
-    without_users.then(|| options.refuse(&ENABLE_SASL, range)).into_iter().collect()
+    let without_users = without_users.then(|| options.refuse(&ENABLE_SASL, range));
+    let both = options.get(&USERS).is_some() && options.get(&AUTH_FILE).is_some();
+    let both = both.then(|| options.refuse(&AUTH_FILE, "left out where users are given: these take its place"));
+    let clear = options.get(&SASL_IN_CLEAR) && options.get(&USERS).is_none();
+    let clear = clear.then(|| options.refuse(&SASL_IN_CLEAR, "given together with users"));
+    [without_users, both, clear].into_iter().flatten().collect()
 }
 
 /// Lets a reload read the users again, and change what clients may do.
@@ -122,6 +148,23 @@ pub fn subscribe(subscribers: &mut Subscribers, node: &Arc<Node>) {
     subscribers.set(&DISABLE_FLUSH_ALL, move |is_off| of.set_flush(!is_off));
     let of = Arc::clone(node);
     subscribers.set(&LOGIN_FAILURES, move |most| of.set_login_failures(most));
+    if let Some(users) = &node.users {
+        let (users, audit) = (Arc::clone(users), node.audit.clone());
+        subscribers.on(&USERS, move |change| match change.to {
+            Some(path) => {
+                let prepared = Users::prepare(&path).inspect_err(|_| users.note_failure()).context("users")?;
+                let (users, audit) = (Arc::clone(&users), audit.clone());
+                Ok(Effect::now(move || {
+                    users.apply(prepared);
+                    users::note(&users, audit.as_deref());
+                }))
+            }
+            // As with log-ins: connections that are open cannot be asked for one.
+            None => Ok(Effect::AfterRestart),
+        });
+    } else {
+        subscribers.on(&USERS, |change| Ok(if change.to.is_some() { Effect::AfterRestart } else { Effect::None }));
+    }
     let node = Arc::clone(node);
     subscribers.on(&AUTH_FILE, move |change| match (change.from, change.to) {
         (Some(_), Some(path)) => {

@@ -1,0 +1,327 @@
+//! Guards users of real processes: what they may do on nodes and through proxies, and that a change of their file reaches
+//! connections that are open, without a request that fails.
+
+mod common;
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::Stdio;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use common::{Node, file, moneta, output, printed, refused};
+use nix::sys::signal::Signal;
+
+/// A file of users, and the secrets of those in it.
+struct Users {
+    folder: tempfile::TempDir,
+}
+
+impl Users {
+    fn new() -> Self {
+        Self { folder: tempfile::tempdir().unwrap() }
+    }
+
+    fn path(&self) -> String {
+        self.folder.path().join("users.toml").to_str().unwrap().to_owned()
+    }
+
+    /// Adds a user and returns its secret.
+    fn add(&self, name: &str, rest: &[&str]) -> String {
+        self.run(&[&["add", &self.path(), name], rest].concat())
+    }
+
+    fn run(&self, arguments: &[&str]) -> String {
+        printed(&mut moneta(&[&["user"], arguments].concat())).trim().to_owned()
+    }
+}
+
+fn log_in(name: &str, secret: &str) -> String {
+    let value = format!("{name} {secret}");
+    format!("set x 0 0 {}\r\n{value}\r\n", value.len())
+}
+
+/// Sends a request on an open connection; what comes back begins so, or the connection has ended.
+fn ask(stream: &mut TcpStream, request: &str, length: usize) -> Option<String> {
+    stream.write_all(request.as_bytes()).ok()?;
+    let mut answer = vec![0; length];
+    stream.read_exact(&mut answer).ok()?;
+    Some(String::from_utf8_lossy(&answer).into_owned())
+}
+
+const FAILURE: &str = "CLIENT_ERROR authentication failure\r\n";
+const HIT: &str = "VALUE a:1 0 1\r\n1\r\nEND\r\n";
+
+#[test]
+fn a_node_lets_users_do_what_they_may() {
+    let users = Users::new();
+    let ann = users.add("ann", &["--rights", "read,write", "--prefix", "a:"]);
+    let ops = users.add("ops", &["--rights", "stats,operate,flush", "--listener", "operators"]);
+    let folder = tempfile::tempdir().unwrap();
+    let audit = folder.path().join("audit.jsonl");
+    let (open, operators) = (folder.path().join("open"), folder.path().join("operators"));
+    let config = format!(
+        "[[listener]]\naddress = \"{}\"\nusers = \"off\"\n[[listener]]\naddress = \"{}\"\nname = \"operators\"\n",
+        open.display(),
+        operators.display()
+    );
+    let config = file(folder.path(), "moneta.toml", &config);
+    let audit_path = audit.to_str().unwrap();
+    let node = Node::start(&["--users", &users.path(), "--config", &config, "--audit-log", audit_path]);
+    let both = "set a:1 0 0 1\r\n1\r\nget a:1\r\nget a:1 b\r\nflush_all\r\n";
+    let no = |right: &str| format!("CLIENT_ERROR not allowed: {right}\r\n");
+    assert_eq!(
+        node.exchange(&(log_in("ann", &ann) + both)),
+        format!("STORED\r\nSTORED\r\n{HIT}{}{}", no("read"), no("flush"))
+    );
+    assert_eq!(node.exchange(&log_in("ann", "wrong")), FAILURE);
+    assert_eq!(node.exchange(&log_in("ops", &ops)), FAILURE, "through another listener");
+    let unix = |path: &Path, requests: &str| common::exchange(common::connect_unix(path).unwrap(), requests);
+    assert_eq!(unix(&open, "get a:1\r\n"), HIT, "a listener without users");
+    assert_eq!(
+        unix(&operators, &(log_in("ops", &ops) + "flush_all\r\nget a:1\r\n")),
+        format!("STORED\r\nOK\r\n{}", no("read"))
+    );
+    let lines = || fs::read_to_string(&audit).unwrap();
+    node.wait_for(
+        || lines().contains("\"who\":\"ops\",\"from\":\"a Unix socket\",\"command\":\"flush_all\""),
+        "no flush in the audit log",
+    );
+    assert_eq!(lines().matches("log_in_failed").count(), 2, "{}", lines());
+    assert!(!lines().contains("wrong"), "no secret is written");
+    // Rotated, and opened again.
+    fs::rename(&audit, folder.path().join("audit.1")).unwrap();
+    node.signal(Signal::SIGHUP);
+    node.wait_for(
+        || fs::read_to_string(&audit).is_ok_and(|text| text.contains("\"what\":\"reloaded\"")),
+        "it is not opened again",
+    );
+    assert!(node.log().contains("user=\"ann\"") && !node.log().contains(&ann), "{}", node.log());
+}
+
+#[test]
+fn apps_of_a_proxy_are_what_its_users_may_touch() {
+    let users = Users::new();
+    let one = users.add("one", &["--rights", "read,write,flush", "--app", "one"]);
+    let two = users.add("two", &["--rights", "read,write", "--app", "two"]);
+    let node = Node::start(&["--cluster"]);
+    let folder = tempfile::tempdir().unwrap();
+    let topology = format!("epoch = 1\n[[replica]]\nname = \"a\"\nzone = \"a\"\nnodes = [\"{}\"]\n", node.address());
+    let topology = file(folder.path(), "topology.toml", &topology);
+    let socket = folder.path().join("one.sock");
+    let config = format!(
+        "topology = \"{topology}\"\nack = \"all\"\n[[app]]\nname = \"one\"\nprefix = \"one:\"\n[[app]]\nname = \"two\"\nprefix = \"\"\n\
+         [[listener]]\naddress = \"{}\"\napp = \"one\"\n",
+        socket.display()
+    );
+    let config = file(folder.path(), "proxy.toml", &config);
+    let users_path = users.path();
+    let proxy = Node::run(&mut moneta(&[
+        "proxy",
+        "-p",
+        "0",
+        "--admin",
+        "127.0.0.1:0",
+        "--config",
+        &config,
+        "--users",
+        &users_path,
+    ]));
+    let no = |right: &str| format!("CLIENT_ERROR not allowed: {right}\r\n");
+    let set = |key: &str| format!("set {key} 0 0 1\r\nx\r\n");
+    assert_eq!(
+        proxy.exchange(&(log_in("one", &one) + &set("one:k") + &set("k") + "mg k v\r\nget one:k k\r\nflush_all\r\n")),
+        format!("STORED\r\nSTORED\r\n{}{}{}{}", no("write"), no("read"), no("read"), no("flush"))
+    );
+    assert_eq!(
+        proxy.exchange(&(log_in("two", &two) + &set("k") + &set("one:k") + "get k\r\n")),
+        format!("STORED\r\nSTORED\r\n{}VALUE k 0 1\r\nx\r\nEND\r\n", no("write"))
+    );
+    // What comes through an app's listener is that app's, whatever its keys are.
+    let unix = |requests: &str| common::exchange(common::connect_unix(&socket).unwrap(), requests);
+    assert_eq!(
+        unix(&(log_in("one", &one) + &set("k") + "get k\r\n")),
+        "STORED\r\nSTORED\r\nVALUE k 0 1\r\nx\r\nEND\r\n"
+    );
+    assert_eq!(unix(&(log_in("two", &two) + "get k\r\n")), format!("STORED\r\n{}", no("read")));
+}
+
+#[test]
+fn a_secret_is_changed_under_load_without_a_request_that_fails() {
+    let users = Users::new();
+    let first = users.add("ann", &["--rights", "read,write"]);
+    let path = users.path();
+    let node = Node::start(&["--users", &path]);
+    assert_eq!(node.exchange(&(log_in("ann", &first) + "set a:1 0 0 1\r\n1\r\n")), "STORED\r\nSTORED\r\n");
+    let (secret, ends, asked) = (std::sync::Mutex::new(first.clone()), AtomicBool::new(false), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !ends.load(Ordering::Relaxed) {
+                    // As a pool that takes the newest secret for new connections.
+                    let secret = secret.lock().unwrap().clone();
+                    let mut stream = node.connect();
+                    assert_eq!(ask(&mut stream, &log_in("ann", &secret), 8).as_deref(), Some("STORED\r\n"));
+                    for _ in 0..50 {
+                        assert_eq!(ask(&mut stream, "get a:1\r\n", HIT.len()).as_deref(), Some(HIT));
+                        asked.fetch_add(1, Ordering::Relaxed);
+                    }
+                }
+            });
+        }
+        let taken = || node.log().matches("users read again").count();
+        for turn in 1..=3 {
+            let next = users.run(&["rotate", &path, "ann"]);
+            node.wait_for(|| taken() == turn, "the rotated file is not taken");
+            *secret.lock().unwrap() = next;
+            // All connections are of the new secret before the next turn drops the one before it.
+            let before = asked.load(Ordering::Relaxed);
+            node.wait_for(|| asked.load(Ordering::Relaxed) >= before + 400, "no load");
+        }
+        ends.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(node.exchange(&log_in("ann", &first)), FAILURE, "the oldest is gone");
+}
+
+#[test]
+fn a_user_who_is_removed_is_cut_off_in_the_middle_of_a_dump() {
+    let users = Users::new();
+    let ann = users.add("ann", &["--rights", "read,write,list"]);
+    users.add("bob", &["--rights", "read"]);
+    let path = users.path();
+    let node = Node::start(&["--users", &path]);
+    let sets: String = (0..100_000).map(|number| format!("set key-{number} 0 0 1 noreply\r\nx\r\n")).collect();
+    assert_eq!(node.exchange(&(log_in("ann", &ann) + &sets + "mn\r\n")), "STORED\r\nMN\r\n");
+    let (mut dump, mut idle, mut watcher) = (node.connect(), node.connect(), node.connect());
+    for stream in [&mut dump, &mut idle, &mut watcher] {
+        assert_eq!(ask(stream, &log_in("ann", &ann), 8).as_deref(), Some("STORED\r\n"));
+    }
+    assert_eq!(ask(&mut watcher, "watch fetchers\r\n", 4).as_deref(), Some("OK\r\n"));
+    // It reads the begin alone, so that the rest waits for it.
+    assert_eq!(ask(&mut dump, "lru_crawler metadump all\r\n", 6).as_deref(), Some("OK\r\nke"));
+    users.run(&["remove", &path, "ann"]);
+    for mut stream in [idle, watcher, dump] {
+        let mut rest = Vec::new();
+        // A reset is an end, too.
+        let _ = stream.read_to_end(&mut rest);
+        assert!(!rest.ends_with(b"END\r\n"), "it has all of it");
+    }
+}
+
+#[test]
+fn a_file_that_cannot_be_had_leaves_the_users_of_before() {
+    let users = Users::new();
+    let ann = users.add("ann", &["--rights", "read"]);
+    let path = users.path();
+    let node = Node::start(&["--users", &path]);
+    let whole = fs::read_to_string(&path).unwrap();
+    for (number, spoilt) in ["", &whole[..whole.len() / 2]].into_iter().enumerate() {
+        fs::write(&path, spoilt).unwrap();
+        let said = || node.log().matches("the users of before stay in force").count();
+        node.wait_for(|| said() == number + 1, "the log says nothing of it");
+        assert_eq!(node.exchange(&(log_in("ann", &ann) + "get a\r\n")), "STORED\r\nEND\r\n");
+    }
+    node.signal(Signal::SIGHUP);
+    node.wait_for_log("reload refused, nothing changed");
+    fs::write(&path, whole).unwrap();
+    node.wait_for_log("users read again");
+    // At the start there are none of before.
+    fs::write(&path, "[[user]]\nname = \"ann\"\n").unwrap();
+    let said = refused(&mut moneta(&["serve", "-p", "0", "--admin", "off", "--users", &path]), 1);
+    assert!(said.contains("users.toml:1 is refused: the user `ann` needs rights"), "{said}");
+}
+
+#[test]
+fn a_flood_of_failed_log_ins_leaves_others_their_service() {
+    let users = Users::new();
+    let ann = users.add("ann", &["--rights", "read"]);
+    let mut command = moneta(&["user", "add", &users.path(), "bob", "--rights", "read", "--password-stdin"]);
+    let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(b"correct-horse\n").unwrap();
+    assert!(child.wait().unwrap().success());
+    let path = users.path();
+    let node = Node::start(&["--users", &path, "--login-attempts", "1000000", "--login-failures", "10"]);
+    let mut member = node.connect();
+    assert_eq!(ask(&mut member, &log_in("ann", &ann), 8).as_deref(), Some("STORED\r\n"));
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for name in ["bob", "eve"] {
+            let (stop, node) = (&stop, &node);
+            scope.spawn(move || {
+                let mut stream = node.connect();
+                while !stop.load(Ordering::Relaxed) {
+                    // Each is answered, by one refusal or the other.
+                    let Some(first) = ask(&mut stream, &log_in(name, "wrong"), FAILURE.len()) else { break };
+                    assert!(first.starts_with("CLIENT_ERROR "), "{first}");
+                }
+            });
+        }
+        for _ in 0..2_000 {
+            assert_eq!(ask(&mut member, "get a\r\n", 5).as_deref(), Some("END\r\n"));
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+}
+
+#[test]
+fn a_password_logs_in() {
+    let users = Users::new();
+    let mut command = moneta(&["user", "add", &users.path(), "bob", "--rights", "read", "--password-stdin"]);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(b"correct-horse\n").unwrap();
+    let printed = child.wait_with_output().unwrap();
+    assert!(printed.status.success() && printed.stdout.is_empty(), "nothing is told of it");
+    let path = users.path();
+    let node = Node::start(&["--users", &path]);
+    assert_eq!(node.exchange(&(log_in("bob", "correct-horse") + "get a\r\n")), "STORED\r\nEND\r\n");
+    assert_eq!(
+        node.exchange(&(log_in("bob", "wrong-horse") + &log_in("bob", "correct-horse"))),
+        format!("{FAILURE}STORED\r\n")
+    );
+}
+
+#[test]
+fn the_command_edits_a_file_and_says_what_is_wrong() {
+    let users = Users::new();
+    let path = users.path();
+    let secret = users.add("ann", &["--rights", "read,write", "--prefix", "a:", "--listener", "main"]);
+    assert_eq!(secret.len(), 43);
+    assert_eq!(
+        users.add("proxy", &["--rights", "replicate", "--certificate", "spiffe://x/*"]),
+        "",
+        "it needs no secret"
+    );
+    let mode = std::os::unix::fs::PermissionsExt::mode(&fs::metadata(&path).unwrap().permissions()) & 0o777;
+    assert_eq!(mode, 0o600);
+    fs::write(&path, format!("# ours\n{}", fs::read_to_string(&path).unwrap())).unwrap();
+    let list = users.run(&["list", &path]);
+    let lines = "ann  rights read,write  prefixes a:  listeners main  secrets 1\n\
+                 proxy  rights replicate  certificates spiffe://x/*  secrets 0";
+    assert_eq!(list, lines);
+    assert_ne!(users.run(&["rotate", &path, "ann"]), secret);
+    assert!(users.run(&["list", &path]).contains("secrets 2"));
+    users.run(&["remove", &path, "proxy"]);
+    let text = fs::read_to_string(&path).unwrap();
+    assert!(text.starts_with("# ours\n") && !text.contains("proxy") && !text.contains(&secret), "{text}");
+    for (arguments, why) in [
+        (["add", &path, "ann", "--rights", "read"].as_slice(), "the user `ann` is there already"),
+        (&["remove", &path, "eve"], "it has no user `eve`"),
+        (&["remove", &path, "ann"], "it has no users"),
+        (&["rotate", "/nowhere/users.toml", "ann"], "cannot be read"),
+    ] {
+        let said = refused(&mut moneta(&[&["user"], arguments].concat()), 1);
+        assert!(said.contains(why), "{said}");
+    }
+    assert_eq!(fs::read_to_string(&path).unwrap(), text, "nothing changed");
+    assert_eq!(fs::read_dir(users.folder.path()).unwrap().count(), 1, "nothing is left beside it");
+    assert_eq!(output(&mut moneta(&["user", "add", &path, "eve", "--rights", "all"])).status.code(), Some(2));
+}
+
+#[test]
+fn a_cluster_without_users_that_anybody_can_reach_warns() {
+    let warning = "whoever can connect here may read the feed and write with versions";
+    let open = Node::run(&mut moneta(&["serve", "-p", "0", "-l", "0.0.0.0", "--admin", "127.0.0.1:0", "--cluster"]));
+    assert!(open.log().contains(warning), "{}", open.log());
+    assert!(!Node::start(&["--cluster"]).log().contains(warning), "on loopback");
+}
