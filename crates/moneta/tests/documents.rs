@@ -58,7 +58,9 @@ fn every_option_of_the_reference_is_in_the_help() {
 /// The lines of an example that are comments and make sense as lines.
 fn uncommented(text: &str) -> String {
     let line = |line: &str| {
-        let rest = line.strip_prefix("# ").filter(|rest| rest.contains(" = ") || rest.starts_with("[["));
+        // A sentence may have a line of the file in its middle.
+        let is_key = |rest: &str| rest.split_once(" = ").is_some_and(|(key, _)| !key.contains(' '));
+        let rest = line.strip_prefix("# ").filter(|rest| is_key(rest) || rest.starts_with("[["));
         rest.unwrap_or(line).to_owned()
     };
     text.lines().map(line).collect::<Vec<_>>().join("\n")

@@ -26,7 +26,7 @@ section! {
             .when("When metrics are scraped from another machine, or several nodes share one. Beyond this machine it takes clients' \
                    certificates, or admin_open.");
 
-    /// TLS on the admin listener, with tls_cert. With tls_clients = "require" its clients have to show certificates for all pages but
+    /// TLS on the admin listener, with tls_cert. With tls_clients=require its clients have to show certificates for all pages but
     /// /healthz and /readyz.
     ADMIN_TLS: Choice<bool> = Opt::new("admin_tls", Choice(&[("on", true), ("off", false)]), || true)
         .when("off where what asks it does so on this machine alone and speaks no TLS.");
