@@ -188,8 +188,18 @@ HINTS = {
     "file": b"\0\x11\0\0\0" + b"\0" * 21,
 }
 
+# What is sent after: 0 nothing, 1 a handshake, 2 a first message; how much is enciphered; the length of the pieces; records.
+HELLO = b"\3\3" + b"r" * 32 + b"\0\0\2\x13\1\1\0\0\0"
+RECORDS = {
+    "hello": b"\0\0\1\x16\3\1\0\x2f\1\0\0\x2b" + HELLO,
+    "plain": b"\0\0\xffset a 0 0 1\r\nx\r\nget a\r\n",
+    "alert": b"\2\0\1\x15\3\3\0\2\2\x30",
+    "large": b"\1\xff\xff\x17\3\3\x41\0" + b"z" * 300,
+    "change-cipher": b"\1\1\1\x14\3\3\0\1\1\x17\3\3\0\x11" + b"\0" * 17,
+}
+
 SEEDS = {
-    "login": LOGINS, "http": HTTP, "topology": TOPOLOGIES, "users": USERS, "feed": FEEDS, "hints": HINTS, "parking": PARKING, "replies": REPLIES, "dump": DUMPS, "region": REGION, "refused": REFUSED,
+    "login": LOGINS, "http": HTTP, "topology": TOPOLOGIES, "users": USERS, "feed": FEEDS, "hints": HINTS, "parking": PARKING, "replies": REPLIES, "dump": DUMPS, "region": REGION, "refused": REFUSED, "tls": RECORDS,
 }
 for target, seeds in SEEDS.items():
     (HERE / target).mkdir(parents=True, exist_ok=True)

@@ -5,7 +5,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::os::fd::{AsRawFd, RawFd};
 use std::time::Duration;
 
-use moneta_net::{Endpoint, Stream};
+use moneta_net::{Connector, Endpoint, Stream};
 
 pub use moneta_net::Address;
 
@@ -23,8 +23,13 @@ pub struct Client {
 impl Client {
     /// Opens a connection without delay for small writes.
     pub fn connect(address: &Address) -> Result<Self> {
-        let stream = Endpoint::new(address.clone()).patient(READ_LIMIT).connect()?;
-        Ok(Self { stream, received: Vec::new() })
+        Self::connect_by(address, &Connector::Plain)
+    }
+
+    /// The same as `connector` protects it.
+    pub fn connect_by(address: &Address, connector: &Connector) -> Result<Self> {
+        let endpoint = Endpoint { connector: connector.clone(), ..Endpoint::new(address.clone()).patient(READ_LIMIT) };
+        Ok(Self { stream: endpoint.connect()?, received: Vec::new() })
     }
 
     /// Sends all of `bytes`.
@@ -162,7 +167,8 @@ impl Client {
                 self.received.extend_from_slice(&buffer[..count]);
                 Ok(true)
             }
-            Err(error) if error.kind() == ErrorKind::ConnectionReset => Ok(false),
+            // Over TLS, memcached closes without a word.
+            Err(error) if matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::UnexpectedEof) => Ok(false),
             Err(error) => bail!("nothing to read: {error}; so far {:?}", String::from_utf8_lossy(&self.received)),
         }
     }

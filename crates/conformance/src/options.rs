@@ -3,7 +3,12 @@
 //! The two servers share most of memcached's letters; where they differ, they differ here and nowhere else.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use moneta_certificates::{Authority, Wanted};
+use moneta_net::{Connector, PemSource, Tls, TlsConfig};
 
 /// Which server a test runs against.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +40,8 @@ pub struct Options {
     pub sasl_file: Option<PathBuf>,
     /// `-s` and `-a`: a Unix socket and its octal mode, in place of TCP.
     pub unix_socket: Option<(PathBuf, String)>,
+    /// TLS, with these files.
+    pub tls: Option<TlsFiles>,
     /// Nothing but commands touches items: memcached's background threads hold items for moments, and what `decr` leaves
     /// (padded or shorter) depends on whether one does.
     pub no_background_work: bool,
@@ -45,6 +52,45 @@ pub struct Options {
     pub only_on_ssd: Option<PathBuf>,
     /// Moneta's tiers, as arguments ([`crate::stacks`]); memcached has none.
     pub tiers: Vec<OsString>,
+}
+
+/// Files of a server with TLS, in PEM.
+#[derive(Clone, Debug)]
+pub struct TlsFiles {
+    /// Its certificate, for 127.0.0.1.
+    pub certificate: PathBuf,
+    /// The key of that.
+    pub key: PathBuf,
+    /// The authority that has signed it.
+    pub authority: PathBuf,
+}
+
+impl TlsFiles {
+    /// Writes files of a new authority into `folder`.
+    ///
+    /// # Errors
+    /// When they cannot be written, or the system has no randomness.
+    pub fn write(folder: &Path) -> Result<Self> {
+        let mut authority = Authority::new("of the comparison")?;
+        let issued = authority.issue(&Wanted::hosts(["127.0.0.1"]))?;
+        let file = |name: &str, text: &str| -> Result<PathBuf> {
+            let path = folder.join(name);
+            fs::write(&path, text)?;
+            Ok(path)
+        };
+        let (certificate, key) = (file("cert.pem", &issued.certificate)?, file("key.pem", &issued.key)?);
+        Ok(Self { certificate, key, authority: file("ca.pem", authority.certificate())? })
+    }
+
+    /// What connects to such a server.
+    ///
+    /// # Errors
+    /// When the authority cannot be read.
+    pub fn connector(&self) -> Result<Connector> {
+        let authorities = Some(PemSource::File(self.authority.clone()));
+        let tls = Tls::load(TlsConfig { authorities, ..TlsConfig::default() })?;
+        Ok(Connector::Tls(tls.connector()?))
+    }
 }
 
 /// Size of an SSD tier: more than any test writes.
@@ -88,6 +134,10 @@ impl Options {
         }
         if let Some(path) = &self.auth_file {
             line.add("-Y").add(path);
+        }
+        if let Some(TlsFiles { certificate, key, .. }) = &self.tls {
+            let files = format!("ssl_chain_cert={},ssl_key={}", certificate.display(), key.display());
+            line.add("-Z").add("-o").add(files);
         }
         if let Some(path) = &self.sasl_file {
             line.add("-S");

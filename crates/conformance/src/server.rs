@@ -3,9 +3,10 @@
 //! A server lives as long as its [`Server`] value: dropping it, a panicking test included, ends the process.
 
 use crate::client::{Address, Client};
-use crate::options::{Kind, Options};
+use crate::options::{Kind, Options, TlsFiles};
 use crate::process;
 use anyhow::{Context, Result, bail};
+use moneta_net::Connector;
 use std::env;
 use std::ffi::OsString;
 use std::net::{SocketAddr, TcpListener};
@@ -30,6 +31,7 @@ pub struct Server {
     /// None for a server that something else started.
     child: Option<Child>,
     address: Address,
+    connector: Connector,
     messages: NamedTempFile,
     speaks_text: bool,
 }
@@ -50,13 +52,13 @@ impl Server {
     pub fn start_moneta(arguments: impl Fn(u16) -> Vec<OsString>) -> Result<Self> {
         Self::start_at_some_port(|port| {
             let address = Address::tcp("127.0.0.1", port);
-            Self::spawn(Kind::Moneta, &arguments(port), address, true)
+            Self::spawn(Kind::Moneta, &arguments(port), address, Connector::Plain, true)
         })
     }
 
     /// Starts a server with a command line of the test's own, and waits until it answers at `address`.
     pub fn start_with(kind: Kind, arguments: &[OsString], address: Address) -> Result<Self> {
-        Self::spawn(kind, arguments, address, true)
+        Self::spawn(kind, arguments, address, Connector::Plain, true)
     }
 
     fn start_at_some_port(start: impl Fn(u16) -> Result<Self>) -> Result<Self> {
@@ -73,7 +75,8 @@ impl Server {
     /// A server that already listens; it goes on when this value is dropped.
     pub fn attach(kind: Kind, address: SocketAddr) -> Result<Self> {
         let messages = NamedTempFile::new()?;
-        Ok(Self { kind, child: None, address: address.into(), messages, speaks_text: true })
+        let (address, connector) = (address.into(), Connector::Plain);
+        Ok(Self { kind, child: None, address, connector, messages, speaks_text: true })
     }
 
     fn child(&mut self) -> Result<&mut Child> {
@@ -85,10 +88,17 @@ impl Server {
             Some((path, _)) => Address::Unix(path.clone()),
             None => Address::tcp("127.0.0.1", port),
         };
-        Self::spawn(kind, &options.arguments(kind, port), address, options.sasl_file.is_none())
+        let connector = options.tls.as_ref().map_or(Ok(Connector::Plain), TlsFiles::connector)?;
+        Self::spawn(kind, &options.arguments(kind, port), address, connector, options.sasl_file.is_none())
     }
 
-    fn spawn(kind: Kind, arguments: &[OsString], address: Address, speaks_text: bool) -> Result<Self> {
+    fn spawn(
+        kind: Kind,
+        arguments: &[OsString],
+        address: Address,
+        connector: Connector,
+        speaks_text: bool,
+    ) -> Result<Self> {
         let program = program(kind)?;
         let messages = NamedTempFile::new()?;
         let child = Command::new(&program)
@@ -98,7 +108,7 @@ impl Server {
             .stderr(messages.reopen()?)
             .spawn()
             .with_context(|| format!("cannot start {}", program.display()))?;
-        let mut server = Self { kind, child: Some(child), address, messages, speaks_text };
+        let mut server = Self { kind, child: Some(child), address, connector, messages, speaks_text };
         server.wait_until_ready().with_context(|| format!("{} {arguments:?}", program.display()))?;
         Ok(server)
     }
@@ -122,7 +132,7 @@ impl Server {
     /// Any whole line in reply to `version` will do: a server that wants a password answers with an error. One that wants
     /// SASL speaks the binary protocol only, and being let in is all there is to see.
     fn answers(&self) -> bool {
-        let Ok(mut client) = Client::connect(&self.address) else { return false };
+        let Ok(mut client) = self.connect() else { return false };
         !self.speaks_text || client.send(b"version\r\n").is_ok() && client.line().is_ok_and(|line| !line.is_empty())
     }
 
@@ -152,7 +162,7 @@ impl Server {
 
     /// A new connection.
     pub fn connect(&self) -> Result<Client> {
-        Client::connect(&self.address)
+        Client::connect_by(&self.address, &self.connector)
     }
 
     /// Resident memory now, bytes.

@@ -7,7 +7,7 @@ use anyhow::Result;
 use moneta_conformance::differential::campaign::{Plan, run};
 use moneta_conformance::differential::stream::Protocol;
 use moneta_conformance::differential::tiers::Tiers;
-use moneta_conformance::options::{Kind, Options};
+use moneta_conformance::options::{Kind, Options, TlsFiles};
 use moneta_conformance::proxied::Proxied;
 use moneta_conformance::server::Server;
 use moneta_conformance::stacks::Stack;
@@ -16,6 +16,8 @@ use moneta_conformance::stacks::Stack;
 const SMALL_ITEMS_KIBIBYTES: u32 = 512;
 /// Commands a protocol to a node that has every item on SSD only: enough to meet every command on every kind of item.
 const SSD_COMMANDS: usize = 20_000;
+/// Commands a protocol over TLS, which changes none of them.
+const TLS_COMMANDS: usize = 10_000;
 /// Commands a protocol to each other stack.
 const STACK_COMMANDS: usize = 4_000;
 /// Commands a protocol to a proxy, of which many take two rounds to three nodes.
@@ -89,6 +91,14 @@ fn all_protocols_are_answered_alike(reference: &Server, subject: &Server, plan: 
         assert_eq!(outcome.unanswered, 0, "{}", outcome.report());
     }
     Ok(())
+}
+
+#[test]
+fn over_tls_all_is_answered_as_memcached_answers_it_over_tls() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let options = Options { tls: Some(TlsFiles::write(folder.path())?), ..options(Some(SMALL_ITEMS_KIBIBYTES)) };
+    let (reference, subject) = (Server::start(Kind::Memcached, &options)?, Server::start_subject(&options)?);
+    all_protocols_are_answered_alike(&reference, &subject, |plan| Plan { commands: TLS_COMMANDS, ..plan })
 }
 
 mod on {

@@ -199,14 +199,15 @@ fn drive(
     let start = Instant::now();
     let mut received = Vec::new();
     let mut buffer = vec![0; READ_BYTES];
-    let mut sent = 0;
+    // Over TLS, what was offered and not taken is offered again, with more behind it or not.
+    let (mut sent, mut offered) = (0, 0);
     let end = loop {
         wait(client, sent < bytes.len())?;
         if sent < bytes.len() {
-            let length = segment(rng, splits, bytes.len() - sent);
+            let length = segment(rng, splits, bytes.len() - sent).max(offered);
             match client.write_some(&bytes[sent..sent + length]) {
-                Ok(count) => sent += count,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                Ok(count) => (sent, offered) = (sent + count, length - count),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => offered = length,
                 // The server closed; what it said before is still to be read.
                 Err(_) => sent = bytes.len(),
             }
