@@ -48,6 +48,7 @@ output_limit = \"1m\"
 admin_commands = \"none\"       # commands of operators that it obeys, in place of the node's
 name = \"loads\"                # its name in the file of users (security.md); without it its app, or main or batch
 users = \"off\"                 # its clients need not be users, though the node has some
+tls = \"off\"                   # its connections are plain where others are not; or \"on\"
 max_operations = 50000        # what its connections may do in a second, together; 0: no limit, even where the node has one
 max_bytes = \"100m\"
 ```
@@ -56,7 +57,7 @@ max_bytes = \"100m\"
 that leaves the RAM tier as it is (a node with RAM only treats both alike), and that a worker serves when it has served what
 came online. Connections of a listener that has its own `max_connections` count among the node's, too, whose limit stays above
 all, but for 32 of a listener that obeys commands which the node's `admin_commands` denies; `idle_timeout = 0` never closes them, even where the node's would. `unix_mask` in such a table sets the permissions of that
-one socket. A changed listener takes effect after a restart.
+one socket, `tls_clients` whether its clients show certificates. A changed listener takes effect after a restart.
 ";
 
 const REFERENCE_APPS: &str = "

@@ -22,8 +22,9 @@ section! {
     "TLS";
 
     /// This process's certificate, in PEM, with those between it and an authority. With it TCP listeners speak TLS: all but those
-    /// with `notls:` before their address, or `tls = "off"` in their table. Its file is looked at every few seconds, as those of
-    /// the options below, and all are read on SIGHUP; open connections go on with what they began with.
+    /// with `notls:` before their address, or with `tls` off in their table. Its file is looked at every few seconds, as those of
+    /// the options below, and all are read on SIGHUP; open connections go on with what they began with. Another place takes a
+    /// restart.
     TLS_CERT: Pem = Opt::new("tls_cert", Pem, || None)
         .live()
         .when("Where the network between clients and this process is not yours alone, or other servers are to know it.");
