@@ -21,7 +21,7 @@ const DAY: u64 = 86_400;
 /// If the system has no thread for it.
 pub fn follow(certificates: &Arc<Certificates>) -> io::Result<Task> {
     let certificates = Arc::clone(certificates);
-    moneta_background::start("tls-files", move |run| look(&certificates, &run))
+    moneta_background::start("tls-files", move |run| look(&certificates, run))
 }
 
 fn look(certificates: &Certificates, run: &Run) {

@@ -48,7 +48,9 @@ impl Process {
         let folder = tempfile::tempdir().unwrap();
         let file = |name: &str, text: Option<&str>| {
             let path = folder.path().join(name);
-            text.map(|text| fs::write(&path, text).unwrap());
+            if let Some(text) = text {
+                fs::write(&path, text).unwrap();
+            }
             text.map(|_| PemSource::File(path))
         };
         let config = TlsConfig {

@@ -6,7 +6,9 @@ use super::*;
 fn look(process: &Process) -> bool {
     let prepared = process.tls.prepare_if_changed().unwrap();
     let any = prepared.is_some();
-    prepared.map(|prepared| process.tls.apply(prepared));
+    if let Some(prepared) = prepared {
+        process.tls.apply(prepared);
+    }
     any
 }
 
