@@ -10,7 +10,9 @@ use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 
 use crate::certificate_names::CertificateNames;
 use crate::opening::Opening;
-use crate::transport::{Received, Transport, TransportError};
+use crate::received::Received;
+use crate::transport::Transport;
+use crate::transport_error::TransportError;
 
 /// Most bytes that are taken to be written before the socket has taken those of before.
 const TAKEN: usize = 16 << 10;

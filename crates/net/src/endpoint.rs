@@ -12,7 +12,8 @@ use crate::opening::Opening;
 use crate::socket::Socket;
 use crate::stream::Stream;
 use crate::tls::TlsConnector;
-use crate::transport::{Transport, TransportError};
+use crate::transport::Transport;
+use crate::transport_error::TransportError;
 
 /// A server, and how it is reached.
 #[derive(Clone, Debug, PartialEq, Eq)]

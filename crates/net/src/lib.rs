@@ -26,10 +26,12 @@ mod lookup;
 mod names;
 mod opening;
 mod outward;
+mod received;
 mod socket;
 mod stream;
 mod tls;
 mod transport;
+mod transport_error;
 
 pub use address::Address;
 #[cfg(feature = "tokio")]
@@ -45,9 +47,11 @@ pub use log_in::{Credentials, LogIn, LogInSource};
 pub use names::{Lookup, Names};
 pub use opening::Opening;
 pub use outward::Outward;
+pub use received::Received;
 pub use stream::Stream;
 pub use tls::{
     ClientCertificates, PemSource, PreparedTls, Tls, TlsAcceptor, TlsConfig, TlsConnector, TlsError, TlsFailure,
     TlsSummary,
 };
-pub use transport::{Received, Transport, TransportError};
+pub use transport::Transport;
+pub use transport_error::TransportError;

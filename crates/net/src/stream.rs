@@ -9,8 +9,9 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::net::sockopt::Timeout;
 
 use crate::certificate_names::CertificateNames;
+use crate::received::Received;
 use crate::tls::TlsSummary;
-use crate::transport::{Received, Transport};
+use crate::transport::Transport;
 
 /// A connection that waits for bytes and for room to send: each time as long as its idle time-out, and over all until its
 /// deadline. A wait that is too long fails with [`io::ErrorKind::TimedOut`].

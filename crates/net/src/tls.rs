@@ -6,11 +6,15 @@
 //! - `Encrypted`: a connection.
 
 mod acceptor;
+mod admission;
+mod client_certificates;
+mod config;
 mod connector;
 mod credentials;
-mod encrypted;
-mod error;
+pub(crate) mod encrypted;
+pub(crate) mod error;
 mod loaded;
+mod names;
 mod records;
 mod sessions;
 mod source;
@@ -18,10 +22,11 @@ mod source;
 mod tests;
 mod validity;
 
-pub use acceptor::{ClientCertificates, TlsAcceptor};
+pub use acceptor::TlsAcceptor;
+pub use client_certificates::ClientCertificates;
+pub use config::TlsConfig;
 pub use connector::TlsConnector;
-pub use credentials::{PreparedTls, Tls, TlsConfig};
-pub(crate) use encrypted::Encrypted;
+pub use credentials::{PreparedTls, Tls};
 pub use encrypted::TlsSummary;
 pub use error::{TlsError, TlsFailure};
 pub use source::PemSource;

@@ -2,18 +2,19 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::sockopt::Timeout;
 
-use std::sync::Arc;
-use std::time::{Duration, Instant};
-
 use crate::certificate_names::CertificateNames;
 use crate::opening::Opening;
+use crate::received::Received;
 use crate::socket::Socket;
-use crate::tls::{Encrypted, TlsFailure, TlsSummary};
+use crate::tls::encrypted::{Encrypted, TlsSummary};
+use crate::transport_error::TransportError;
 
 /// What a connection reads and writes through: a socket, and what protects it. Bytes are those that both ends mean, whatever the
 /// wire carries; counts of bytes are counts of these.
@@ -33,46 +34,6 @@ pub enum Transport {
     Plain(Socket),
     /// TLS protects them.
     Tls(Box<Encrypted>),
-}
-
-/// What one receive brought.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Received {
-    /// Bytes.
-    Some {
-        /// How many. None where what came is the begin of a record, or meant for what protects the connection.
-        bytes: usize,
-        /// There are no more, so the next ones come with an event of the socket.
-        drained: bool,
-    },
-    /// No bytes are there.
-    Nothing,
-    /// The other side sends no more.
-    End,
-}
-
-/// Why a transport cannot be used any more.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum TransportError {
-    /// The system says so of its socket.
-    #[error("{0}")]
-    System(#[from] Errno),
-    /// The handshake fails, or what came is not what the other side protected.
-    #[error("{0}")]
-    Tls(#[from] TlsFailure),
-    /// The address asks for TLS, and the process has no authority to believe.
-    #[error("the address begins with tls:, and this process has no authority to believe (tls_ca)")]
-    NoTls,
-    /// The connection ended without the other side's word that this is all.
-    #[error("the connection was cut off")]
-    Truncated,
-}
-
-impl From<rustls::Error> for TransportError {
-    fn from(error: rustls::Error) -> Self {
-        Self::Tls(error.into())
-    }
 }
 
 impl Transport {
@@ -238,17 +199,6 @@ impl AsRawFd for Transport {
     #[inline]
     fn as_raw_fd(&self) -> RawFd {
         self.as_fd().as_raw_fd()
-    }
-}
-
-impl From<TransportError> for io::Error {
-    fn from(error: TransportError) -> Self {
-        match error {
-            TransportError::System(error) => error.into(),
-            TransportError::NoTls => Self::new(io::ErrorKind::InvalidInput, error),
-            TransportError::Truncated => Self::from(io::ErrorKind::UnexpectedEof),
-            TransportError::Tls(failure) => Self::other(failure.to_string()),
-        }
     }
 }
 

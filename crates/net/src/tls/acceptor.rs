@@ -1,54 +1,17 @@
 //! The side that accepts.
 
 use std::fmt;
-use std::str::FromStr;
 use std::sync::Arc;
 
 use rustls::server::UnbufferedServerConnection;
 
+use super::client_certificates::ClientCertificates;
 use super::credentials::Tls;
 use super::encrypted::Encrypted;
+use super::error::TlsError;
 use super::records::Side;
-use crate::transport::{Transport, TransportError};
-
-/// What clients show of themselves.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum ClientCertificates {
-    /// Nothing is asked.
-    #[default]
-    None,
-    /// They are asked for a certificate and need not have one; one that is shown must hold.
-    Ask,
-    /// Without a certificate that holds, the handshake fails.
-    Require,
-}
-
-impl ClientCertificates {
-    pub(super) const ALL: [Self; 3] = [Self::None, Self::Ask, Self::Require];
-}
-
-impl FromStr for ClientCertificates {
-    type Err = &'static str;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text {
-            "none" => Ok(Self::None),
-            "ask" => Ok(Self::Ask),
-            "require" => Ok(Self::Require),
-            _ => Err("one of none, ask, require is wanted"),
-        }
-    }
-}
-
-impl fmt::Display for ClientCertificates {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(match self {
-            Self::None => "none",
-            Self::Ask => "ask",
-            Self::Require => "require",
-        })
-    }
-}
+use crate::transport::Transport;
+use crate::transport_error::TransportError;
 
 /// What protects the connections of a listener. What was loaded last is in force for the next connection.
 #[derive(Clone)]
@@ -57,11 +20,18 @@ pub struct TlsAcceptor {
     clients: ClientCertificates,
 }
 
-impl TlsAcceptor {
-    pub(super) fn new(tls: Arc<Tls>, clients: ClientCertificates) -> Self {
-        Self { tls, clients }
+impl Tls {
+    /// What protects a listener.
+    ///
+    /// # Errors
+    /// When there is no certificate to show, or no authority for those of clients.
+    pub fn acceptor(self: &Arc<Self>, clients: ClientCertificates) -> Result<TlsAcceptor, TlsError> {
+        self.loaded().check_serving(clients)?;
+        Ok(TlsAcceptor { tls: Arc::clone(self), clients })
     }
+}
 
+impl TlsAcceptor {
     /// What its clients show of themselves.
     pub fn clients(&self) -> ClientCertificates {
         self.clients

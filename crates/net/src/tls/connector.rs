@@ -8,21 +8,29 @@ use rustls::pki_types::ServerName;
 
 use super::credentials::Tls;
 use super::encrypted::Encrypted;
+use super::error::TlsError;
 use super::records::Side;
 use crate::host_port::HostPort;
 use crate::socket::Socket;
-use crate::transport::TransportError;
+use crate::transport_error::TransportError;
 
 /// What protects connections to servers: they have to show a certificate for the host that was connected to, given by an
 /// authority that is believed, and are shown this process's own certificate if they ask.
 #[derive(Clone)]
 pub struct TlsConnector(Arc<Tls>);
 
-impl TlsConnector {
-    pub(super) fn new(tls: Arc<Tls>) -> Self {
-        Self(tls)
+impl Tls {
+    /// What protects connections to servers.
+    ///
+    /// # Errors
+    /// When there is no authority to believe.
+    pub fn connector(self: &Arc<Self>) -> Result<TlsConnector, TlsError> {
+        self.loaded().check_connecting()?;
+        Ok(TlsConnector(Arc::clone(self)))
     }
+}
 
+impl TlsConnector {
     /// Protects a connection to `place` on which the handshake has not begun.
     pub(crate) fn protect(&self, socket: Socket, place: &HostPort) -> Result<Encrypted, TransportError> {
         let host = place.host.split_once('%').map_or(place.host.as_str(), |(host, _)| host);

@@ -5,39 +5,10 @@ use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
 
-use super::acceptor::{ClientCertificates, TlsAcceptor};
-use super::connector::TlsConnector;
+use super::config::TlsConfig;
 use super::error::TlsError;
 use super::loaded::Loaded;
-use super::source::{PemSource, Stamp};
-
-/// Where a process finds who it is and whom it believes.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct TlsConfig {
-    /// Its certificate, and those between it and an authority.
-    pub certificate: Option<PemSource>,
-    /// The key of its certificate.
-    pub key: Option<PemSource>,
-    /// Authorities that are believed, of clients and of servers.
-    pub authorities: Option<PemSource>,
-    /// Lists of certificates that are revoked.
-    pub revoked: Option<PemSource>,
-}
-
-impl TlsConfig {
-    /// Whether anything is given.
-    pub fn is_empty(&self) -> bool {
-        *self == Self::default()
-    }
-
-    fn sources(&self) -> [&Option<PemSource>; 4] {
-        [&self.certificate, &self.key, &self.authorities, &self.revoked]
-    }
-
-    fn stamps(&self) -> [Option<Stamp>; 4] {
-        self.sources().map(|source| source.as_ref().and_then(PemSource::stamp))
-    }
-}
+use super::source::Stamp;
 
 /// What a process knows for TLS. New connections use what was applied last; open ones go on with what they began with.
 pub struct Tls {
@@ -87,24 +58,6 @@ impl Tls {
     /// Puts in force what was prepared. Tickets that clients hold stay good unless whom this process believes has changed.
     pub fn apply(&self, prepared: PreparedTls) {
         *self.loaded.write() = Arc::new(prepared.0);
-    }
-
-    /// What protects a listener.
-    ///
-    /// # Errors
-    /// When there is no certificate to show, or no authority for those of clients.
-    pub fn acceptor(self: &Arc<Self>, clients: ClientCertificates) -> Result<TlsAcceptor, TlsError> {
-        self.loaded().check_serving(clients)?;
-        Ok(TlsAcceptor::new(Arc::clone(self), clients))
-    }
-
-    /// What protects connections to servers.
-    ///
-    /// # Errors
-    /// When there is no authority to believe.
-    pub fn connector(self: &Arc<Self>) -> Result<TlsConnector, TlsError> {
-        self.loaded().check_connecting()?;
-        Ok(TlsConnector::new(Arc::clone(self)))
     }
 
     /// The Unix second up to which this process's certificate holds; none if it has none.

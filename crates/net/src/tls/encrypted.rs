@@ -18,14 +18,16 @@ use std::fmt;
 use std::sync::Arc;
 
 use rustls::pki_types::UnixTime;
-use rustls::server::danger::ClientCertVerifier;
 use rustls::{HandshakeKind, ProtocolVersion};
 
+use super::admission::Admission;
+use super::names::names;
 use super::records::{Message, OVERHEAD, Processed, RECORD, Side};
 use crate::certificate_names::CertificateNames;
 use crate::opening::Opening;
+use crate::received::Received;
 use crate::socket::Socket;
-use crate::transport::{Received, TransportError};
+use crate::transport_error::TransportError;
 
 /// Plaintext that is enciphered for one call of the kernel.
 const SENT_AT_ONCE: usize = 4 * RECORD;
@@ -68,13 +70,6 @@ pub struct Encrypted {
     /// What a client's certificate has to hold against, also where a ticket brings it; dropped when the connection is open.
     admission: Option<Admission>,
     names: Option<Arc<CertificateNames>>,
-}
-
-/// Who may be at the other end of an accepted connection.
-#[derive(Clone)]
-pub(super) struct Admission {
-    pub(super) verifier: Arc<dyn ClientCertVerifier>,
-    pub(super) is_required: bool,
 }
 
 /// What is said of a protected connection.
@@ -224,7 +219,7 @@ impl Encrypted {
                 _ => {}
             }
         }
-        self.names = chain.first().and_then(super::loaded::names).map(Arc::new);
+        self.names = chain.first().and_then(names).map(Arc::new);
         self.is_open = true;
         Ok(())
     }

@@ -12,14 +12,13 @@ use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::version::{TLS12, TLS13};
 use rustls::{CipherSuite, ClientConfig, RootCertStore, ServerConfig};
 
-use super::acceptor::ClientCertificates;
-use super::credentials::TlsConfig;
-use super::encrypted::Admission;
+use super::admission::Admission;
+use super::client_certificates::ClientCertificates;
+use super::config::TlsConfig;
 use super::error::TlsError;
 use super::sessions::Sessions;
 use super::source::PemSource;
 use super::validity::not_after;
-use crate::certificate_names::CertificateNames;
 
 /// Tickets that a connection of TLS 1.3 is given. A client that opens many at once shares one session among them; two would be
 /// twice the bytes.
@@ -230,14 +229,4 @@ fn connect(
     let sessions = before.and_then(|before| before.connecting.as_ref()).map(|before| before.resumption.clone());
     connecting.resumption = sessions.unwrap_or_else(|| Resumption::store(Arc::new(Sessions::default())));
     Ok(Arc::new(connecting))
-}
-
-/// The names in a certificate that was verified.
-pub(super) fn names(certificate: &CertificateDer<'_>) -> Option<CertificateNames> {
-    let certificate = webpki::EndEntityCert::try_from(certificate).ok()?;
-    let owned = |names: &mut dyn Iterator<Item = &str>| names.map(str::to_owned).collect();
-    Some(CertificateNames {
-        dns: owned(&mut certificate.valid_dns_names()),
-        uris: owned(&mut certificate.valid_uri_names()),
-    })
 }

@@ -8,7 +8,8 @@ use rustls::pki_types::ServerName;
 
 use super::*;
 use crate::opening::Opening;
-use crate::transport::{Received, TransportError};
+use crate::received::Received;
+use crate::transport_error::TransportError;
 
 /// Bytes that differ from their neighbours.
 fn bytes(length: usize) -> Vec<u8> {
