@@ -38,9 +38,6 @@ const TOO_MANY_OF_ADDRESS: &[u8] = b"ERROR Too many open connections from this a
 const REST: Duration = Duration::from_millis(100);
 /// Connections that are accepted of a listener before the others have their turn.
 const TURN: usize = 16;
-/// Token of the waker; listeners have their index.
-pub(crate) const WAKE: Token = Token(usize::MAX);
-
 /// The accepting thread's state.
 pub(crate) struct Acceptor {
     poll: Poll,

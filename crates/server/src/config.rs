@@ -10,7 +10,7 @@ use std::time::Duration;
 use moneta_net::TlsAcceptor;
 
 pub use crate::client_addresses::AddressLimits;
-pub use crate::handshakes::HandshakeLimits;
+pub use crate::handshakes::limits::HandshakeLimits;
 pub use crate::limits::Limits;
 pub use crate::node::{Commands, Door, Policy};
 

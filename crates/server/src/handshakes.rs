@@ -13,9 +13,8 @@
 //! served in its turn.
 
 mod desk;
-mod limits;
+pub(crate) mod limits;
 mod thread;
 
 pub(crate) use desk::{Begun, Handshakes};
-pub use limits::HandshakeLimits;
 pub(crate) use thread::HandshakeThread;

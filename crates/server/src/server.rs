@@ -10,7 +10,7 @@ use moneta_process::phases::{Phase, Phases, StopOnPanic};
 use moneta_process::{Desk, supervisor};
 use moneta_store::{Door, Store};
 
-use crate::acceptor::{Acceptor, WAKE};
+use crate::acceptor::Acceptor;
 use crate::admin::{self, observed::Observed};
 use crate::auth::AuthMode;
 use crate::client_addresses::ClientAddresses;
@@ -28,6 +28,7 @@ use crate::reactors::WorkerReactors;
 use crate::spread::Spread;
 use crate::wake::wake;
 use crate::worker::{EventLoop, Limits, workers};
+use crate::wake::WAKE;
 
 /// Starts servers.
 #[derive(Debug)]

@@ -18,7 +18,6 @@ use moneta_process::phases::{Phase, Phases};
 use moneta_store::{ClientTag, Cx, Door, Store};
 use slab::Slab;
 
-use crate::acceptor::WAKE;
 use crate::address::client_tag;
 use crate::auth::AuthMode;
 use crate::by_policy::ByPolicy;
@@ -33,6 +32,7 @@ use crate::scheduling;
 use crate::session::limited::SessionLimits;
 use crate::session::login::Overdue;
 use crate::session::{CloseReason, Session, Worker};
+use crate::wake::WAKE;
 
 /// Most bytes that a connection reads in one turn, unless a larger request is arriving: about 1,800 short reads. Larger buffers
 /// save few system calls and exceed the cache.

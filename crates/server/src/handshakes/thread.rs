@@ -13,11 +13,11 @@ use moneta_process::phases::{Phase, Phases};
 use slab::Slab;
 
 use super::desk::{Begun, Desk};
-use crate::acceptor::WAKE;
 use crate::counters::Counters;
 use crate::mailbox::{Accepted, Handle};
 use crate::scheduling;
 use crate::spread::Spread;
+use crate::wake::WAKE;
 
 /// Time that a client may let pass, over its whole handshake, before another may take its place: round trips of a network, but no
 /// pause of a client.
