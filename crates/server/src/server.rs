@@ -26,9 +26,9 @@ use crate::node::Node;
 use crate::pulse::Pulse;
 use crate::reactors::WorkerReactors;
 use crate::spread::Spread;
+use crate::wake::WAKE;
 use crate::wake::wake;
 use crate::worker::{EventLoop, Limits, workers};
-use crate::wake::WAKE;
 
 /// Starts servers.
 #[derive(Debug)]
