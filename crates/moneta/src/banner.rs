@@ -5,8 +5,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use moneta_server::config::{ListenAddress, Policy};
 
-use crate::admin_access;
 use crate::drawing;
+use crate::options::contradictions;
 use crate::options::sections::access::{AUTH_FILE, ENABLE_SASL, USERS};
 use crate::options::sections::network::MAX_CONNECTIONS;
 use crate::options::sections::workers::THREADS;
@@ -35,7 +35,7 @@ pub fn write(out: &mut impl Write, settings: &Settings, reachable: &Reachable) -
     match reachable.admin {
         Some(address) => {
             let of_proxy = if settings.is_proxy() { ", /proxy" } else { "" };
-            let scheme = if admin_access::is_protected(settings) { "https" } else { "http" };
+            let scheme = if contradictions::is_protected(settings) { "https" } else { "http" };
             writeln!(out, "admin on     {scheme}://{address} (/metrics, /healthz, /readyz, /stats{of_proxy})")?;
         }
         None => writeln!(out, "admin        off")?,

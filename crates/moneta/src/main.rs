@@ -4,6 +4,7 @@
 mod admin_access;
 mod admin_port;
 mod app_limits;
+mod auth_file;
 mod banner;
 mod catch_up;
 mod commands;

@@ -63,7 +63,7 @@ fn an_idle_connection_costs_what_tls_remembers_and_no_buffer() {
     let address = Address::tcp("localhost", listener.local_addr().unwrap().port());
     let endpoint = Endpoint { connector: Connector::Tls(tls.connector().unwrap()), ..Endpoint::new(address) };
     let open = |kept: &mut Vec<Transport>| {
-        let client = thread::scope(|scope| {
+        thread::scope(|scope| {
             // The client's part is of another thread, which is not counted.
             let client = scope.spawn(|| {
                 let mut stream = endpoint.connect().unwrap();
@@ -85,8 +85,7 @@ fn an_idle_connection_costs_what_tls_remembers_and_no_buffer() {
             assert_eq!(transport.send(b"END\r\n").unwrap(), 5);
             kept.push(transport);
             client.join().unwrap()
-        });
-        client
+        })
     };
     let (mut kept, mut clients) = (Vec::with_capacity(100), Vec::with_capacity(100));
     // The first brings what all share.

@@ -19,7 +19,7 @@
 //! | [`users`] | the users in force; log-ins |
 //! | [`log_in`] | what a log-in comes to |
 //! | `apart` | the thread that checks passwords |
-//! | `file` | reading and following the file |
+//! | `file`, `follow` | reading the file, and following it |
 //! | `refusals` | what users were refused, by user |
 
 mod apart;
@@ -27,6 +27,7 @@ mod certificates;
 pub mod edit;
 mod error;
 mod file;
+mod follow;
 pub mod log_in;
 mod refusals;
 pub mod rights;

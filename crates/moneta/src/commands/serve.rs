@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
 use clap::{ArgMatches, Command};
-use moneta_admin::{AdminError, Route, tasks};
+use moneta_admin::{AdminConfig, AdminError, Route, tasks};
 use moneta_cluster::Apps;
 use moneta_net::{Outward, Tls};
 use moneta_options::report::Refused;
@@ -72,12 +72,13 @@ pub fn start(matches: &ArgMatches, settings: Settings) -> anyhow::Result<()> {
     }
     let tls = tls::load(&settings)?;
     let (config, sessions) = configure(&settings, tls.as_ref())?;
-    // First, so that health checks are answered while the tiers are read.
-    let mut process = begin(startup, &settings, tls.as_ref())?;
+    let (audit, users) = (users::audit(&settings)?, users::open(&settings)?);
+    let desk = admin_access::config(&settings, tls.as_ref(), users.as_ref(), audit.as_ref())?;
+    // Before the tiers are read, so that health checks are answered meanwhile.
+    let mut process = begin(startup, &settings, desk)?;
     note(matches);
     let authenticator = access::authenticator(&settings)?;
-    let audit = users::audit(&settings)?;
-    let users = users::start(&settings, &config.listeners, audit.as_ref())?;
+    users::follow(users.as_ref(), &settings, &config.listeners, audit.as_ref())?;
     let outward = outward::of(&settings, tls.as_ref())?;
     let clock = Arc::new(Clock::system());
     let served = Served::make(&settings, &outward, &clock, process.recovery())?;
@@ -110,14 +111,14 @@ pub fn start(matches: &ArgMatches, settings: Settings) -> anyhow::Result<()> {
 const STORE_WITHIN: Duration = Duration::from_secs(600);
 
 /// Log, desk, and what a supervisor is told.
-fn begin(startup: Startup, settings: &Settings, tls: Option<&Arc<Tls>>) -> anyhow::Result<Process> {
+fn begin(startup: Startup, settings: &Settings, desk: AdminConfig) -> anyhow::Result<Process> {
     let role = if settings.is_proxy() { "proxy" } else { "node" };
     let beginning = Beginning {
         about: About { program: "moneta", version: env!("CARGO_PKG_VERSION"), role },
         startup,
         log: operation::log(settings),
         admin: endpoints::admin(settings)?,
-        desk: admin_access::config(settings, tls)?,
+        desk,
     };
     Process::begin(beginning).map_err(|error| explain(error, settings))
 }

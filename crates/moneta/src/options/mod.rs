@@ -2,6 +2,7 @@
 //! own flags. What is made of declarations is in the crate `options`.
 
 pub mod app;
+pub mod contradictions;
 pub mod document;
 pub mod extended;
 pub mod flags;

@@ -6,12 +6,12 @@ use moneta_options::declaration::{Declaration, Section};
 use moneta_options::report::{Origin, Refusal, Refused};
 use moneta_options::values::Values;
 
-use crate::admin_access;
 use crate::options::app::{self, AppSettings};
+use crate::options::contradictions;
 use crate::options::listener::ExtraListener;
 use crate::options::resolve::Resolved;
 use crate::options::sections::tiers::{self, StackSettings};
-use crate::options::sections::{access, cluster, flash, lmdb, memory, network, proxy, remote, rocks, tls};
+use crate::options::sections::{access, cluster, flash, lmdb, memory, network, proxy, remote, rocks};
 
 /// Everything `moneta serve` was asked for: options that fit together.
 #[derive(Clone, Debug)]
@@ -48,8 +48,8 @@ impl Settings {
             if is_proxy { Vec::new() } else { tiers::contradictions(&values) },
             cluster::contradictions(&values, &stack),
             access::contradictions(&values),
-            admin_access::contradictions(&values),
-            tls::contradictions(&values, &listeners),
+            contradictions::of_admin(&values),
+            contradictions::of_tls(&values, &listeners),
         ]
         .concat();
         if refusals.is_empty() {

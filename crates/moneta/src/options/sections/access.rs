@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
+use moneta_audit::{Audit, Event};
 use moneta_options::declaration::Opt;
 use moneta_options::kinds::numbers::{Number, Seconds, Switch};
 use moneta_options::kinds::paths::File;
@@ -16,8 +17,8 @@ use moneta_server::config::{Commands, ServerConfig};
 use moneta_server::node::{Node, NodeSettings};
 use moneta_users::Users;
 
+use crate::auth_file;
 use crate::options::kinds::words::CommandList;
-use crate::users;
 
 section! {
     "Access";
@@ -99,11 +100,11 @@ section! {
 /// Who may log in, and how.
 ///
 /// # Errors
-/// As [`users::read`].
+/// As [`auth_file::read`].
 pub fn authenticator(options: &Values) -> anyhow::Result<Authenticator> {
     let Some(path) = options.get(&AUTH_FILE) else { return Ok(Authenticator::off()) };
     let mode = if options.get(&ENABLE_SASL) { AuthMode::Sasl } else { AuthMode::Text };
-    Ok(Authenticator::new(mode, users::read(&path)?))
+    Ok(Authenticator::new(mode, auth_file::read(&path)?))
 }
 
 /// Tells the server which commands it obeys, and sessions what a log-in may take.
@@ -156,7 +157,7 @@ pub fn subscribe(subscribers: &mut Subscribers, node: &Arc<Node>) {
                 let (users, audit) = (Arc::clone(&users), audit.clone());
                 Ok(Effect::now(move || {
                     users.apply(prepared);
-                    users::note(&users, audit.as_deref());
+                    note_users(&users, audit.as_deref());
                 }))
             }
             // As with log-ins: connections that are open cannot be asked for one.
@@ -168,7 +169,7 @@ pub fn subscribe(subscribers: &mut Subscribers, node: &Arc<Node>) {
     let node = Arc::clone(node);
     subscribers.on(&AUTH_FILE, move |change| match (change.from, change.to) {
         (Some(_), Some(path)) => {
-            let (users, node) = (users::read(&path)?, Arc::clone(&node));
+            let (users, node) = (auth_file::read(&path)?, Arc::clone(&node));
             Ok(Effect::now(move || {
                 node.authenticator.reload(users);
                 tracing::info!("users read again");
@@ -177,4 +178,11 @@ pub fn subscribe(subscribers: &mut Subscribers, node: &Arc<Node>) {
         // Logins cannot be turned on or off for connections that are open.
         _ => Ok(Effect::AfterRestart),
     });
+}
+
+/// Notes that the users were replaced.
+pub fn note_users(users: &Users, audit: Option<&Audit>) {
+    if let Some(audit) = audit {
+        audit.note(Event::UsersChanged { users: users.counts().users });
+    }
 }

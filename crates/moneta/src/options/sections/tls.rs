@@ -7,7 +7,6 @@ use moneta_net::{ClientCertificates, Tls, TlsAcceptor, TlsConfig};
 use moneta_options::declaration::Opt;
 use moneta_options::kinds::numbers::{Number, Seconds};
 use moneta_options::kinds::words::Choice;
-use moneta_options::report::{Origin, Refusal};
 use moneta_options::section;
 use moneta_options::subscribers::{Change, Effect, Subscribers};
 use moneta_options::values::Values;
@@ -15,8 +14,6 @@ use moneta_server::Certificates;
 use moneta_server::config::{HandshakeLimits, ServerConfig};
 
 use crate::options::kinds::pem::Pem;
-use crate::options::listener::ExtraListener;
-use crate::options::sections::network;
 
 section! {
     "TLS";
@@ -155,35 +152,4 @@ pub fn subscribe(subscribers: &mut Subscribers, certificates: Option<&Arc<Certif
         let prepared = of.prepare().context("TLS stays as it is")?;
         Ok(Effect::now(move || of.apply(prepared)))
     });
-}
-
-/// What cannot be had together.
-pub fn contradictions(options: &Values, listeners: &[(ExtraListener, Origin)]) -> Vec<Refusal> {
-    let mut refusals = Vec::new();
-    let (has_certificate, has_authorities) = (options.get(&TLS_CERT).is_some(), options.get(&TLS_CA).is_some());
-    if options.get(&TLS_KEY).is_some() && !has_certificate {
-        refusals.push(options.refuse(&TLS_KEY, "given together with tls_cert, the certificate whose key it is"));
-    }
-    if options.get(&TLS_CRL).is_some() && !has_authorities {
-        refusals.push(options.refuse(&TLS_CRL, "given together with tls_ca, the authorities whose lists these are"));
-    }
-    let asks = options.get(&TLS_CLIENTS) != ClientCertificates::None;
-    if asks && !(has_certificate && has_authorities) {
-        refusals.push(options.refuse(&TLS_CLIENTS, "none, unless tls_cert and tls_ca are given"));
-    }
-    if !has_certificate && network::listen(options).iter().any(|address| address.tls == Some(true)) {
-        refusals.push(options.refuse(&network::LISTEN, "without `tls:`, unless tls_cert is given"));
-    }
-    for (listener, origin) in listeners.iter().filter(|(listener, _)| listener.tls == Some(true) && !has_certificate) {
-        let address = &listener.address;
-        refusals.push(Refusal::sentence(format!("listener `{address}` ({origin}) is refused: TLS takes tls_cert")));
-    }
-    for (listener, origin) in listeners.iter().filter(|(listener, _)| listener.asks_clients()) {
-        if !(has_certificate && has_authorities) {
-            let address = &listener.address;
-            let why = "tls_clients takes tls_cert and tls_ca";
-            refusals.push(Refusal::sentence(format!("listener `{address}` ({origin}) is refused: {why}")));
-        }
-    }
-    refusals
 }
