@@ -147,6 +147,48 @@ fn apps_of_a_proxy_are_what_its_users_may_touch() {
     assert_eq!(unix(&(log_in("two", &two) + "get k\r\n")), format!("STORED\r\n{}", no("read")));
 }
 
+/// Asks the admin port of a node for a page, with these headers; returns the status.
+fn page(node: &Node, method: &str, path: &str, headers: &str) -> u16 {
+    let address = node.screen.iter().find_map(|line| line.split("http://").nth(1)).expect("it has an admin port");
+    let address = address.split(['/', ' ']).next().expect("an address");
+    let request = format!("{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n{headers}\r\n");
+    let answer = common::exchange(common::connect(address), &request);
+    answer.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or_else(|| panic!("{answer}"))
+}
+
+#[test]
+fn the_admin_port_lets_users_do_what_they_may() {
+    let users = Users::new();
+    let ops = users.add("ops", &["--rights", "stats,replicate,operate"]);
+    let graphs = users.add("graphs", &["--rights", "stats", "--listener", "admin"]);
+    let app = users.add("app", &["--rights", "read,write,stats", "--listener", "main"]);
+    let path = users.path();
+    let node = Node::start(&["--users", &path, "--cluster"]);
+    let token = |name: &str, secret: &str| format!("Authorization: Bearer {name}:{secret}\r\n");
+    let asked = [
+        ("/healthz", String::new(), 200),
+        ("/readyz", String::new(), 200),
+        ("/metrics", String::new(), 401),
+        ("/", String::new(), 401),
+        ("/changes", String::new(), 401),
+        ("/nothing-here", String::new(), 401),
+        ("/metrics", token("ops", "wrong"), 401),
+        ("/metrics", token("nobody", &ops), 401),
+        ("/metrics", token("ops", &ops), 200),
+        ("/metrics", token("graphs", &graphs), 200),
+        ("/changes", token("graphs", &graphs), 403),
+        // Its listeners are others.
+        ("/metrics", token("app", &app), 403),
+    ];
+    for (path, headers, status) in asked {
+        assert_eq!(page(&node, "GET", path, &headers), status, "{path} {headers}");
+    }
+    users.run(&["remove", &path, "graphs"]);
+    node.wait_for(|| page(&node, "GET", "/metrics", &token("graphs", &graphs)) == 401, "who is removed is let in");
+    let open = Node::start(&["--users", &path, "--admin-metrics-open"]);
+    assert_eq!((page(&open, "GET", "/metrics", ""), page(&open, "GET", "/", "")), (200, 401));
+}
+
 #[test]
 fn a_secret_is_changed_under_load_without_a_request_that_fails() {
     let users = Users::new();

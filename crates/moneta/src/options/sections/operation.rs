@@ -31,14 +31,14 @@ section! {
     ADMIN_TLS: Choice<bool> = Opt::new("admin_tls", Choice(&[("on", true), ("off", false)]), || true)
         .when("off where what asks it does so on this machine alone and speaks no TLS.");
 
-    /// Let whoever reaches the admin listener ask for everything, also where it listens beyond this machine and asks for no
-    /// certificates.
+    /// Let the admin listener be beyond this machine where neither users nor certificates are asked for: whoever reaches it may ask
+    /// for everything.
     ADMIN_OPEN: Switch = Opt::new("admin_open", Switch, || false)
         .when("Where the network keeps strangers out: they could read keys, and change how the process runs.");
 
-    /// Answer /metrics also to those who would have to show a certificate.
+    /// Answer /metrics also to those who would have to be users, or to show a certificate.
     ADMIN_METRICS_OPEN: Switch = Opt::new("admin_metrics_open", Switch, || false)
-        .when("Where what scrapes metrics has no certificate.");
+        .when("Where what scrapes metrics has no token and no certificate.");
 
     /// Host names under which the admin listener is asked, separated by commas, beside addresses, `localhost` and this machine's
     /// name; requests for another host are refused, as a web page could have a browser send them.
