@@ -93,11 +93,14 @@ fn all_protocols_are_answered_alike(reference: &Server, subject: &Server, plan: 
     Ok(())
 }
 
+/// memcached is asked in plain: over TLS, 1.6.18 does not look again at bytes that it has decrypted and not read, so that requests
+/// after a large one wait until more come.
 #[test]
-fn over_tls_all_is_answered_as_memcached_answers_it_over_tls() -> Result<()> {
+fn over_tls_all_is_answered_as_memcached_answers_it_in_plain() -> Result<()> {
     let folder = tempfile::tempdir()?;
+    let plain = options(Some(SMALL_ITEMS_KIBIBYTES));
     let options = Options { tls: Some(TlsFiles::write(folder.path())?), ..options(Some(SMALL_ITEMS_KIBIBYTES)) };
-    let (reference, subject) = (Server::start(Kind::Memcached, &options)?, Server::start_subject(&options)?);
+    let (reference, subject) = (Server::start(Kind::Memcached, &plain)?, Server::start_subject(&options)?);
     all_protocols_are_answered_alike(&reference, &subject, |plan| Plan { commands: TLS_COMMANDS, ..plan })
 }
 

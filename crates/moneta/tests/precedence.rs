@@ -107,6 +107,7 @@ const SAMPLES: &[&str] = &[
     "all",
     "error",
     "host:7",
+    "ask",
 ];
 
 /// What `moneta config --json` says of `option`, if it accepts the options.
@@ -129,9 +130,13 @@ fn every_option_can_be_set_by_its_environment_variable() {
         if not_built_in {
             continue;
         }
-        // SASL alone is refused for want of users, and what is said of a tier for want of one.
+        // SASL alone is refused for want of users, and what is said of a tier or a certificate for want of one.
         let arguments: &[&str] = match option {
             "enable_sasl" => &["config", "--json", "-Y", "f"],
+            "sasl_in_clear" => &["config", "--json", "--users", "f"],
+            "tls_key" => &["config", "--json", "--tls-cert", "c"],
+            "tls_crl" => &["config", "--json", "--tls-ca", "c"],
+            "tls_clients" => &["config", "--json", "--tls-cert", "c", "--tls-ca", "c"],
             "promote" => &["config", "--json", "--flash", "x:1g"],
             _ if option.starts_with("flash_") => &["config", "--json", "--flash", "x:1g"],
             _ if option.starts_with("rocks_") => &["config", "--json", "--rocks", "x:1g"],

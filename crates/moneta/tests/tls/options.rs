@@ -8,7 +8,7 @@ fn memcacheds_flags_turn_tls_on() {
     let mut files = Files::new();
     let (certificate, key) = (files.name("cert.pem"), files.name("key.pem"));
     let extended = format!("ssl_chain_cert={certificate},ssl_key={key},ssl_verify_mode=0,ssl_min_version=2");
-    let arguments = ["serve", "-p", "0", "--admin", "127.0.0.1:0", "-Z", "-o", &extended];
+    let arguments = ["serve", "-p", "0", "--admin", "127.0.0.1:0", "--admin-tls", "off", "-Z", "-o", &extended];
     let node = Node::run(&mut moneta(&arguments));
     let mut stream = connect(&files.client(None), node.address()).expect("a connection");
     ask(&mut stream, b"mn\r\n", b"MN\r\n");

@@ -27,6 +27,7 @@ fn a_listener_obeys_the_commands_of_operators_that_it_is_given() {
         ("flush_all", "mf", "mf 1 1\r\n"),
         ("lru_crawler", "lru_crawler enable", "lru_crawler enable\r\n"),
         ("lru_crawler", "lru_crawler disable", "lru_crawler  disable\r\n"),
+        ("refresh_certs", "refresh_certs", "refresh_certs\r\n"),
         ("shutdown", "shutdown", "shutdown nonsense\r\n"),
         ("stats_conns", "stats conns", "stats conns\r\n"),
         ("stats_detail", "stats detail", "stats detail dump\r\n"),
