@@ -4,13 +4,14 @@
 /// over 512 KiB unless it was told otherwise.
 pub const NUMBER_VALUE_MAX: usize = 512 << 10;
 
-/// The number a value holds: decimal digits that make less than 2^64, then nothing or white space and whatever follows it.
+/// The number a value holds: decimal digits that make less than 2^64, then nothing, or white space or a zero byte and whatever
+/// follows it.
 ///
-/// White space is taken because `decr` itself pads with it. memcached hands the value to C's `strtoull` and so also takes
-/// leading white space and a sign; no client can mean those.
+/// White space is taken because `decr` itself pads with it, a zero byte because it ends what memcached hands to C's `strtoull`.
+/// That also takes leading white space and a sign; no client can mean those.
 pub fn parse_number(value: &[u8]) -> Option<u64> {
     let digits = value.iter().take_while(|byte| byte.is_ascii_digit()).count();
-    let ends_well = value.get(digits).is_none_or(|byte| is_space(*byte));
+    let ends_well = value.get(digits).is_none_or(|byte| *byte == 0 || is_space(*byte));
     if value.len() > NUMBER_VALUE_MAX || digits == 0 || !ends_well {
         return None;
     }
@@ -44,6 +45,13 @@ mod tests {
         assert_eq!(parse_number(b"9    "), Some(9));
         assert_eq!(parse_number(b"9\x0b"), Some(9));
         assert_eq!(parse_number(b"5 abc"), Some(5));
+    }
+
+    #[test]
+    fn takes_what_a_zero_byte_ends() {
+        assert_eq!(parse_number(b"0\0\x82<*n"), Some(0));
+        assert_eq!(parse_number(b"12\0"), Some(12));
+        assert_eq!(parse_number(b"\x0012"), None);
     }
 
     #[test]
