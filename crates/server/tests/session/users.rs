@@ -101,10 +101,10 @@ const LINES: &[(&str, Rights, About)] = &[
     ("quit\r\n", NOTHING, Nothing),
 ];
 
-/// An opcode, extras, a key, the rights that these need, and what they are about.
+/// Opcode, extras, value, the rights that it needs, and what it is about.
 type Packet = (u8, &'static [u8], &'static [u8], Rights, About);
 
-/// Every command of the binary protocol: opcode, extras, value, what it needs.
+/// Every command of the binary protocol.
 const PACKETS: &[Packet] = &[
     (0x00, b"", b"", READ, Key),
     (0x01, &[0; 8], b"x", WRITE, Key),
