@@ -55,7 +55,7 @@ pub(crate) struct Acceptor {
 
 impl Acceptor {
     /// An acceptor that spreads connections of `listeners` over workers, some after `handshakes`; `poll` has its waker registered as
-    /// [`WAKE`].
+    /// [`crate::wake::WAKE`].
     #[expect(clippy::too_many_arguments, reason = "the parts of a thread, given once")]
     pub(crate) fn new(
         poll: Poll,
