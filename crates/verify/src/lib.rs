@@ -6,7 +6,7 @@
 //! | [`config`](VerifyConfig) | what to compare and how |
 //! | [`verify`](Verify) | the run: walk, compare, look for what only B has |
 //! | `walk`, `spool`, `list` | where keys come from |
-//! | [`place`](Place) | what stands on a side: a server, or the nodes of a copy |
+//! | [`place`](ComparedPlace) | what stands on a side: a server, or the nodes of a copy |
 //! | `line`, `pair` | connections, and looking at the same keys on both sides at once |
 //! | `comparison` | what differs between two sightings of a key |
 //! | `suspects` | keys that looked different, until they have done so for long enough |
