@@ -44,7 +44,7 @@ pub use admin::{Admin, AdminConfig};
 pub use ask::{Turn, Unanswered};
 pub use error::AdminError;
 pub use limits::{Limits, Places};
-pub use right::{Asked, Authorize, Certificate, Denial, Guard, Judged, Right, Somebody};
+pub use right::{AccessRequest, Authorize, Certificate, Decision, Denial, Guard, Principal, Right};
 pub use route::{Index, Route};
 pub use tally::Tally;
 

@@ -1,4 +1,4 @@
-//! Who may ask for what: the one place where a request is let in or refused.
+//! Authorization: the one place where a request is admitted or refused.
 
 use std::fmt;
 use std::future::{Future, ready};
@@ -10,10 +10,10 @@ use axum::body::Body;
 use axum::http::{HeaderValue, Method, Response, StatusCode, header};
 use axum::response::IntoResponse;
 
-/// What a request has to be allowed. It belongs to a method of a page.
+/// The right that a request needs. Each method of a page has one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Right {
-    /// Nothing: the page tells no more than that the process is there, or is ready. Nobody is asked who sends such a request.
+    /// No right: the page shows only whether the process runs or is ready. Its requests are not authorized.
     None,
     /// To read metrics, statistics and settings.
     #[default]
@@ -39,48 +39,48 @@ impl Right {
     }
 }
 
-/// What the certificate of a connection says of its other end. Whoever made the stream has verified it.
+/// The verified client certificate of a connection.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Certificate {
-    /// The names it is for: of DNS, and SPIFFE IDs with their scheme.
+    /// Its DNS names and URIs (SPIFFE IDs).
     pub names: Vec<String>,
 }
 
-/// A request as it is judged, before its body is read.
+/// What authorization sees of a request, before its body is read.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
-pub struct Asked<'a> {
-    /// What it asks to do.
+pub struct AccessRequest<'a> {
+    /// The method.
     pub method: &'a Method,
-    /// Of which page.
+    /// The path.
     pub path: &'a str,
-    /// What that needs.
+    /// The right that this method of the page needs.
     pub right: Right,
-    /// Its `Authorization` header. With several of them the first.
+    /// The first `Authorization` header.
     pub authorization: Option<&'a HeaderValue>,
-    /// What its connection's certificate says; `None`: there is none.
+    /// The client certificate of the connection; `None` without one.
     pub certificate: Option<&'a Certificate>,
     /// The client's address.
     pub from: IpAddr,
 }
 
-/// The name of who sends a request. Handlers of pages have it as an extension of the request
-/// (`Option<axum::Extension<Somebody>>`): there is none where all are let in.
+/// The name of the authorized client. Handlers get it as a request extension (`Option<axum::Extension<Principal>>`); it is absent
+/// where requests are not authorized.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Somebody(pub Arc<str>);
+pub struct Principal(pub Arc<str>);
 
-impl fmt::Display for Somebody {
+impl fmt::Display for Principal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-/// Why a request is refused.
+/// The reason for a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Denial {
-    /// It does not prove who sends it: status 401.
+    /// The client did not authenticate: status 401.
     Unknown,
-    /// Who sends it lacks the right: status 403.
+    /// The client lacks the right: status 403.
     Forbidden,
 }
 
@@ -99,39 +99,39 @@ impl Denial {
     }
 }
 
-/// The answer of who is asked, which may take time.
-pub type Judged<'a> = Pin<Box<dyn Future<Output = Result<Somebody, Denial>> + Send + 'a>>;
+/// The result of an authorization, as a future.
+pub type Decision<'a> = Pin<Box<dyn Future<Output = Result<Principal, Denial>> + Send + 'a>>;
 
-/// Decides who may ask for what. It is asked for each request that needs a right, before anything of its page runs.
+/// Authorizes requests: called for each request that needs a right, before its handler runs.
 ///
-/// Functions of a request that need not wait are such a one.
+/// A function of [`AccessRequest`] that does not wait implements it.
 pub trait Authorize: Send + Sync {
-    /// Who sends the request, if that one may. All pages share the thread on which this is polled: what computes for long belongs
-    /// on a thread of its own ([`crate::ask`](mod@crate::ask)).
-    fn authorize<'a>(&'a self, asked: &'a Asked<'a>) -> Judged<'a>;
+    /// The client, if it has the right. All pages share the thread that polls this future: long computations belong on another
+    /// thread ([`crate::ask`](mod@crate::ask)).
+    fn authorize<'a>(&'a self, asked: &'a AccessRequest<'a>) -> Decision<'a>;
 }
 
 impl<F> Authorize for F
 where
-    F: Fn(&Asked<'_>) -> Result<Somebody, Denial> + Send + Sync,
+    F: Fn(&AccessRequest<'_>) -> Result<Principal, Denial> + Send + Sync,
 {
-    fn authorize<'a>(&'a self, asked: &'a Asked<'a>) -> Judged<'a> {
+    fn authorize<'a>(&'a self, asked: &'a AccessRequest<'a>) -> Decision<'a> {
         Box::pin(ready(self(asked)))
     }
 }
 
-/// Who decides, if not all requests are let in.
+/// The authorization of a listener; by default it admits all requests.
 #[derive(Clone, Default)]
 pub struct Guard(Option<Arc<dyn Authorize>>);
 
 impl Guard {
-    /// Asks `authorize`.
+    /// Authorizes requests by `authorize`.
     pub fn new(authorize: impl Authorize + 'static) -> Self {
         Self(Some(Arc::new(authorize)))
     }
 
-    /// Who sends the request; `None` where nobody is asked.
-    pub(crate) async fn admit(&self, asked: &Asked<'_>) -> Result<Option<Somebody>, Denial> {
+    /// The client; `None` if the request was not authorized.
+    pub(crate) async fn admit(&self, asked: &AccessRequest<'_>) -> Result<Option<Principal>, Denial> {
         match &self.0 {
             Some(authorize) if asked.right != Right::None => authorize.authorize(asked).await.map(Some),
             _ => Ok(None),

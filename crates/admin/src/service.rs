@@ -32,7 +32,7 @@ use crate::connection::{self, Opened};
 use crate::hosts::Hosts;
 use crate::limits::{Limits, Places};
 use crate::places::{Hall, Seat};
-use crate::right::{Asked, Certificate, Guard, Somebody};
+use crate::right::{AccessRequest, Certificate, Guard, Principal};
 use crate::route::{ALIVE, Index, Page, Pages};
 use crate::stall::Stall;
 use crate::stream;
@@ -146,7 +146,7 @@ impl Desk {
         let (mut head, body) = request.into_parts();
         let page = self.pages.find(head.uri.path(), &head.method).copied();
         match self.admit(&head, page.unwrap_or_default()).await {
-            Ok(somebody) => somebody.map(|somebody| head.extensions.insert(somebody)),
+            Ok(principal) => principal.map(|principal| head.extensions.insert(principal)),
             Err(refusal) => return *refusal,
         };
         let Some(page) = page else { return self.common.missing.answer() };
@@ -172,14 +172,14 @@ impl Desk {
     }
 
     /// Who sends a request for `page`, or why it is not answered.
-    async fn admit(&self, head: &Parts, page: Page) -> Result<Option<Somebody>, Box<Response<Body>>> {
+    async fn admit(&self, head: &Parts, page: Page) -> Result<Option<Principal>, Box<Response<Body>>> {
         let path = head.uri.path();
         let Common { hosts, guard, tally, .. } = &*self.common;
         if path != ALIVE && !hosts.admit(&head.uri, &head.headers) {
             tally.count_foreign_host();
             return Err(Box::new((StatusCode::MISDIRECTED_REQUEST, FOREIGN).into_response()));
         }
-        let asked = Asked {
+        let asked = AccessRequest {
             method: &head.method,
             path,
             right: page.right,

@@ -8,19 +8,19 @@ use std::sync::{Arc, Mutex};
 use axum::Extension;
 use axum::extract::State;
 use axum::http::{HeaderValue, Method};
-use moneta_admin::{AdminConfig, Asked, Authorize, Denial, Guard, Judged, Right, Route, Somebody};
+use moneta_admin::{AccessRequest, AdminConfig, Authorize, Decision, Denial, Guard, Principal, Right, Route};
 use support::{fetch, request, start_with, whole};
 
 /// Lets in who has the token, and lets others read statistics; who they are it says after a wait.
 struct Tokens;
 
 impl Authorize for Tokens {
-    fn authorize<'a>(&'a self, asked: &'a Asked<'a>) -> Judged<'a> {
+    fn authorize<'a>(&'a self, asked: &'a AccessRequest<'a>) -> Decision<'a> {
         Box::pin(async move {
             tokio::task::yield_now().await;
             match asked.authorization.map(HeaderValue::as_bytes) {
-                Some(b"Bearer secret") => Ok(Somebody("ann".into())),
-                Some(_) if asked.right == Right::Stats => Ok(Somebody("bob".into())),
+                Some(b"Bearer secret") => Ok(Principal("ann".into())),
+                Some(_) if asked.right == Right::Stats => Ok(Principal("bob".into())),
                 Some(_) => Err(Denial::Forbidden),
                 None => Err(Denial::Unknown),
             }
@@ -32,9 +32,9 @@ impl Authorize for Tokens {
 fn who_asks_is_judged_before_a_page_runs_and_by_the_right_of_the_method() {
     let ran = Arc::new(Mutex::new(Vec::new()));
     let who =
-        async |State(ran): State<Arc<Mutex<Vec<Method>>>>, method: Method, somebody: Option<Extension<Somebody>>| {
+        async |State(ran): State<Arc<Mutex<Vec<Method>>>>, method: Method, principal: Option<Extension<Principal>>| {
             ran.lock().expect("no test panicked").push(method);
-            somebody.map_or_else(|| "nobody".to_owned(), |Extension(somebody)| somebody.to_string())
+            principal.map_or_else(|| "nobody".to_owned(), |Extension(principal)| principal.to_string())
         };
     let state = || Arc::clone(&ran);
     // A page that is read and changed needs a right for each.
@@ -60,7 +60,7 @@ fn who_asks_is_judged_before_a_page_runs_and_by_the_right_of_the_method() {
 
 #[test]
 fn a_function_judges_by_what_is_asked() {
-    let judge = |asked: &Asked<'_>| {
+    let judge = |asked: &AccessRequest<'_>| {
         assert_eq!((asked.method, asked.path, asked.right), (&Method::GET, "/page", Right::List));
         assert!(asked.from.is_loopback() && asked.certificate.is_none());
         Err(Denial::Forbidden)

@@ -1,8 +1,8 @@
-//! What protects the admin side, and who may ask there.
+//! TLS and authorization of the admin port.
 
 use std::sync::Arc;
 
-use moneta_admin::{AdminConfig, Asked, Certificate, Denial, Guard, Somebody};
+use moneta_admin::{AccessRequest, AdminConfig, Certificate, Denial, Guard, Principal};
 use moneta_audit::{Audit, Event};
 use moneta_net::{CertificateNames, ClientCertificates, Tls};
 use moneta_options::values::Values;
@@ -18,8 +18,8 @@ pub const LISTENER: &str = "admin";
 /// The page of metrics.
 const METRICS: &str = "/metrics";
 
-/// What the admin side is told. `tls`: what the process knows for TLS; `users`: who may ask, where the process has users; `audit`:
-/// where it is noted what they change.
+/// The configuration of the admin port. `tls`: the TLS of the process; `users`: the users whose rights apply; `audit`: the log of
+/// changes and failed log-ins.
 ///
 /// # Errors
 /// If clients are to show certificates, and there is no authority to believe.
@@ -31,7 +31,7 @@ pub fn config(
 ) -> anyhow::Result<AdminConfig> {
     let wants = wants_certificates(options);
     let may_have = users.is_some() && options.get(&TLS_CA).is_some();
-    // Who has none may ask whether the process lives and is ready.
+    // Health checks need no certificate.
     let clients = if wants || may_have { ClientCertificates::Ask } else { ClientCertificates::None };
     let tls = tls.filter(|_| is_protected(options)).map(|tls| tls.acceptor(clients)).transpose()?;
     let metrics_are_open = options.get(&ADMIN_METRICS_OPEN);
@@ -43,14 +43,14 @@ pub fn config(
     Ok(AdminConfig { names: endpoints::admin_hosts(options), guard, tls, ..AdminConfig::default() })
 }
 
-/// Lets in users who have the right, by certificate or token. `certified`: no one without a certificate.
+/// Admits users who have the right, by certificate or token. `certified`: a certificate is needed too.
 fn of_users(users: &Arc<Users>, audit: Option<Arc<Audit>>, certified: bool, metrics_are_open: bool) -> Guard {
     let users = Arc::clone(users);
-    Guard::new(move |asked: &Asked<'_>| {
+    Guard::new(move |asked: &AccessRequest<'_>| {
         let from = asked.from.to_string();
         let user = match logged_in(&users, asked, certified) {
             Some(found) => Arc::clone(found.user()),
-            None if metrics_are_open && asked.path == METRICS => return Ok(Somebody("".into())),
+            None if metrics_are_open && asked.path == METRICS => return Ok(Principal("".into())),
             None => {
                 if let Some(audit) = audit.as_ref().filter(|_| asked.authorization.is_some()) {
                     audit.note(Event::LogInFailed { from: &from });
@@ -66,17 +66,17 @@ fn of_users(users: &Arc<Users>, audit: Option<Arc<Audit>>, certified: bool, metr
         if let Some(audit) = audit.as_ref().filter(|_| needed == Some(Right::Operate)) {
             audit.note(Event::Command { who: Some(user.name()), from: &from, command: asked.path });
         }
-        Ok(Somebody(user.name().into()))
+        Ok(Principal(user.name().into()))
     })
 }
 
-/// Whose request it is, as users are now.
-fn logged_in(users: &Users, asked: &Asked<'_>, certified: bool) -> Option<LoggedIn> {
+/// The user of a request, by the users now in force.
+fn logged_in(users: &Users, asked: &AccessRequest<'_>, certified: bool) -> Option<LoggedIn> {
     if certified && asked.certificate.is_none() {
         return None;
     }
     let by_token = asked.authorization.and_then(|header| users.by_authorization(header.as_bytes()));
-    // A token that is wrong is not made good by a certificate.
+    // A wrong token fails even with a valid certificate.
     if asked.authorization.is_some() {
         return by_token;
     }
@@ -89,7 +89,7 @@ fn names(certificate: &Certificate) -> CertificateNames {
     CertificateNames { dns, uris }
 }
 
-/// The right of users that a page's right is.
+/// The user's right that corresponds to a page's right.
 fn needed(right: moneta_admin::Right) -> Option<Right> {
     Some(match right {
         moneta_admin::Right::None => return None,
@@ -100,11 +100,11 @@ fn needed(right: moneta_admin::Right) -> Option<Right> {
     })
 }
 
-/// Lets in who shows a certificate.
+/// Admits clients that show a certificate.
 fn certified(metrics_are_open: bool) -> Guard {
-    Guard::new(move |asked: &Asked<'_>| match asked.certificate {
-        Some(certificate) => Ok(Somebody(certificate.names.first().map_or("", String::as_str).into())),
-        None if metrics_are_open && asked.path == METRICS => Ok(Somebody("".into())),
+    Guard::new(move |asked: &AccessRequest<'_>| match asked.certificate {
+        Some(certificate) => Ok(Principal(certificate.names.first().map_or("", String::as_str).into())),
+        None if metrics_are_open && asked.path == METRICS => Ok(Principal("".into())),
         None => Err(Denial::Unknown),
     })
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use moneta_admin::{AdminConfig, Asked, Denial, Guard, Right, Route, Somebody};
+use moneta_admin::{AccessRequest, AdminConfig, Denial, Guard, Principal, Right, Route};
 use moneta_process::Desk;
 use moneta_process::desk::{About, Observed, Vitals};
 use moneta_process::phases::Phases;
@@ -129,8 +129,8 @@ fn the_first_page_says_why_a_process_is_not_ready_and_has_nothing_that_a_browser
 
 #[test]
 fn strangers_see_whether_a_process_lives_and_is_ready_and_nothing_else() {
-    let judge = |asked: &Asked<'_>| match (asked.authorization, asked.right) {
-        (Some(_), Right::Stats) => Ok(Somebody("ann".into())),
+    let judge = |asked: &AccessRequest<'_>| match (asked.authorization, asked.right) {
+        (Some(_), Right::Stats) => Ok(Principal("ann".into())),
         _ => Err(Denial::Unknown),
     };
     let Process { desk, .. } = process(AdminConfig { guard: Guard::new(judge), ..AdminConfig::default() });
