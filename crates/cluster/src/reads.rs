@@ -421,6 +421,7 @@ impl Call {
     }
 
     /// Whether a node is not well, or is known to lack a write of the key.
+    #[inline]
     fn is_doubtful(&self, node: usize, key: &Key<'_>) -> bool {
         self.is_doubtful_at(node, key, self.shared.clock.millis())
     }

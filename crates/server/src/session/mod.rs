@@ -421,16 +421,15 @@ impl Session {
     }
 
     /// Whether parked requests or a dump have to progress before more is started.
-    #[inline]
+    #[inline(always)]
     fn is_held_up(&self, worker: &Worker, high_water: usize) -> bool {
-        self.extras.as_ref().is_some_and(|extras| {
-            extras.dump.is_some()
-                || extras.changes.is_some()
-                || extras.listing.is_some()
-                || extras.forgotten.is_some()
-                || extras.log_in.is_some()
-                || extras.parked.is_full(high_water, worker.node.client_memory.share())
-        })
+        let Some(extras) = &self.extras else { return false };
+        extras.dump.is_some()
+            || extras.changes.is_some()
+            || extras.listing.is_some()
+            || extras.forgotten.is_some()
+            || extras.log_in.is_some()
+            || extras.parked.is_full(high_water, worker.node.client_memory.share())
     }
 
     /// Takes what a reader of the feed says while it is sent. Returns the bytes that were taken, and those with which there may

@@ -130,6 +130,7 @@ impl Parked {
 
     /// Whether no more requests may be started: too many wait, too many reply bytes are queued, or both together exceed the
     /// connection's `share`. The request that exceeds the share is the last one started.
+    #[inline]
     pub(super) fn is_full(&self, high_water: usize, share: usize) -> bool {
         if self.waiting >= MAX_PARKED || self.reserved > share {
             return true;
@@ -139,6 +140,7 @@ impl Parked {
     }
 
     /// Bytes it holds, including those of waiting requests.
+    #[inline]
     pub(super) fn held(&self) -> usize {
         let bytes = |slot: &Slot| if let Slot::Ready(bytes) = slot { bytes.capacity() } else { slot.held_back() };
         self.reserved + self.slots.iter().map(bytes).sum::<usize>()
