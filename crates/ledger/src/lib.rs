@@ -1,0 +1,28 @@
+//! The ledger: all state of a fleet (apps, topologies, instances, properties, jobs, audit) as keys with revisions.
+//!
+//! A [`Ledger`] has five verbs. Everything above it stands on what they promise, and the same tests hold each backend to it:
+//!
+//! | verb | promise |
+//! |---|---|
+//! | [`snapshot`](Ledger::snapshot) | all entries of a prefix as they were at one revision, no older than any commit that was answered before |
+//! | [`commit`](Ledger::commit) | compares, puts and deletes as one revision, or a conflict and nothing |
+//! | [`follow`](Ledger::follow) | every change after a revision, each once, in the order of revisions, whole revisions |
+//! | [`compact`](Ledger::compact) | forgets what was overwritten before a revision; what is there stays |
+//! | [`hold`](Ledger::hold) | keys that vanish when their holder stops renewing |
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`ledger`] | the trait |
+//! | [`commit`] | what is compared and changed |
+//! | [`entry`] | entries, revisions, snapshots, changes |
+//! | [`error`] | why a verb failed, and whether it may have taken effect |
+
+pub mod commit;
+pub mod entry;
+pub mod error;
+pub mod ledger;
+
+pub use commit::{Commit, Committed, Compare, Put};
+pub use entry::{Change, Entry, Revision, Snapshot};
+pub use error::LedgerError;
+pub use ledger::{Answer, Follow, Hold, Ledger, Step};
