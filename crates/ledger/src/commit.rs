@@ -2,9 +2,8 @@
 
 use bytes::Bytes;
 
-use crate::entry::Revision;
+use crate::entry::{Hold, Revision};
 use crate::error::LedgerError;
-use crate::ledger::Hold;
 
 /// The longest key, in bytes.
 pub const KEY_MAX: usize = 1024;
@@ -12,8 +11,9 @@ pub const KEY_MAX: usize = 1024;
 /// The largest value, in bytes. etcd takes requests of 1.5 MiB at most.
 pub const VALUE_MAX: usize = 1 << 20;
 
-/// The most compares, puts and deletes together that one commit may have: what etcd takes as it is set up by default.
-pub const PARTS_MAX: usize = 128;
+/// The most compares, puts and deletes together that one commit may have. etcd takes 128 as it is set up by default, and its backend adds
+/// compares of its own.
+pub const PARTS_MAX: usize = 120;
 
 /// The most bytes of keys and values that one commit may have.
 pub const BYTES_MAX: usize = (1 << 20) + (1 << 18);

@@ -1,6 +1,6 @@
 //! Why a verb of a ledger failed.
 
-use crate::entry::Revision;
+use crate::entry::{Incarnation, Revision};
 
 /// Why a verb failed. What changes something and fails with anything but [`Unknown`](Self::Unknown) has not taken effect.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -31,13 +31,19 @@ pub enum LedgerError {
         /// The oldest revision that can be followed from.
         oldest: Revision,
     },
-    /// The store holds fewer revisions than were asked for: it is another one, or was restored from an older backup.
+    /// The store holds fewer revisions than were asked for: it was restored behind its back.
     #[error("the ledger is at revision {at}, and {asked} was asked for")]
     Future {
         /// What was asked for.
         asked: Revision,
         /// What there is.
         at: Revision,
+    },
+    /// It is another ledger than the one that was followed: filled from a backup, or put in its place.
+    #[error("the ledger is {now}, another one than before")]
+    Replaced {
+        /// Which one it is now.
+        now: Incarnation,
     },
     /// The hold has ended: its keys are gone, or will be within a moment.
     #[error("the hold has ended")]

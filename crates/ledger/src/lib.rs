@@ -23,6 +23,6 @@ pub mod error;
 pub mod ledger;
 
 pub use commit::{Commit, Committed, Compare, Put};
-pub use entry::{Change, Entry, Revision, Snapshot};
+pub use entry::{Change, Cursor, Entry, Hold, Incarnation, Revision, Snapshot};
 pub use error::LedgerError;
-pub use ledger::{Answer, Follow, Hold, Ledger, Step};
+pub use ledger::{AT_EVERY, Answer, Follow, Ledger, Step};
