@@ -101,29 +101,81 @@ fn who(folder: &Path, name: Option<&str>) -> Outward {
     Outward { connector: Connector::Tls(connector), ..Outward::default() }
 }
 
-/// The status of a page.
-fn page(who: &Outward, admin: &str, path: &str) -> Option<u16> {
+/// The status of a page, or why there is none.
+fn page(who: &Outward, admin: &str, path: &str) -> Result<u16, String> {
     let endpoint = who.to(admin.parse().unwrap()).patient(PATIENCE);
-    HttpClient::new(endpoint).get(path).send().ok().map(|answer| answer.status())
+    HttpClient::new(endpoint).get(path).send().map(|answer| answer.status()).map_err(|error| error.to_string())
 }
 
-/// What a server answers, or why it does not.
-fn ask_over(who: &Outward, address: &str, commands: &str) -> Result<String, String> {
+/// What a server answers, up to `lines` lines or its end, or why it does not.
+fn ask_over(who: &Outward, address: &str, commands: &str, lines: usize) -> Result<String, String> {
     let mut stream = who.to(address.parse().unwrap()).patient(PATIENCE).connect().map_err(|error| error.to_string())?;
-    let mut answer = String::new();
-    stream.write_all(format!("{commands}quit\r\n").as_bytes()).map_err(|error| error.to_string())?;
-    stream.read_to_string(&mut answer).map_err(|error| error.to_string())?;
-    Ok(answer)
+    stream.write_all(commands.as_bytes()).map_err(|error| error.to_string())?;
+    let (mut answer, mut piece) = (Vec::new(), [0; 4096]);
+    while answer.iter().filter(|byte| **byte == b'\n').count() < lines {
+        match stream.read(&mut piece) {
+            // What came before the end counts, however it ends.
+            Ok(0) => break,
+            Err(_) if !answer.is_empty() => break,
+            Ok(bytes) => answer.extend_from_slice(&piece[..bytes]),
+            Err(error) => return Err(error.to_string()),
+        }
+    }
+    Ok(String::from_utf8_lossy(&answer).into_owned())
+}
+
+/// Commands that strangers must not have, one for each right, and those that need none.
+const COMMANDS: [&str; 17] = [
+    "version",
+    "get greeting",
+    "mg greeting v",
+    "set greeting 0 0 1\r\nx",
+    "delete greeting",
+    "flush_all",
+    "stats",
+    "stats settings",
+    "lru_crawler metadump all",
+    "lru_crawler mgdump all",
+    "watch fetchers",
+    "changes",
+    "board",
+    "mf",
+    "mn",
+    "verbosity 1",
+    "refresh_certs",
+];
+
+/// Whatever a stranger asks is refused, or not answered at all.
+fn is_kept_out(who: &Outward, address: &str) {
+    // One that speaks no TLS is told so, in TLS.
+    let is_alert = |answer: &str| answer.starts_with('\u{15}') && answer.len() <= 7;
+    let refusals = ["CLIENT_ERROR unauthenticated", "CLIENT_ERROR bad authentication token format"];
+    let answer = ask_over(who, address, &(COMMANDS.join("\r\n") + "\r\n"), COMMANDS.len()).unwrap_or_default();
+    let is_refusal = answer.split_terminator("\r\n").all(|line| refusals.contains(&line));
+    assert!(is_refusal || is_alert(&answer), "{address}: {answer:?}");
+    // In binary: GET of `a`, STAT and NOOP.
+    for opcode in [0u8, 0x10, 0x0a] {
+        let key: &[u8] = if opcode == 0 { b"a" } else { b"" };
+        let header = [0x80, opcode, 0, key.len() as u8, 0, 0, 0, 0, 0, 0, 0, key.len() as u8];
+        let request = [&header[..], &[0; 12], key].concat();
+        let Ok(mut stream) = who.to(address.parse().unwrap()).patient(PATIENCE).connect() else { continue };
+        let mut answer = vec![0; 24];
+        let is_answered = stream.write_all(&request).is_ok() && stream.read_exact(&mut answer).is_ok();
+        // Status 0x20: it has to log in.
+        assert!(!is_answered || answer[6..8] == [0, 0x20], "{address} {opcode}: {answer:?}");
+    }
 }
 
 #[test]
 fn a_cluster_over_tls_tells_strangers_that_it_lives_and_nothing_else() {
     let folder = Folder(tempfile::tempdir().unwrap());
-    printed(&mut folder.cluster("up", &["--tls", "--port", "0", "--memory", "16m", "--flash", "129m"]));
+    let screen = printed(&mut folder.cluster("up", &["--tls", "--port", "0", "--memory", "16m", "--flash", "129m"]));
     let status = printed(&mut folder.cluster("status", &[]));
     assert_eq!(status.lines().filter(|line| line.ends_with("ready")).count(), NAMES.len(), "{status}");
-    let key = fs::metadata(folder.path().join("tls/ca.key")).unwrap();
-    assert_eq!(std::os::unix::fs::PermissionsExt::mode(&key.permissions()) & 0o777, 0o600);
+    for name in ["tls/ca.key", "tls/app.key", "app.login", "users-of-nodes.toml", "users-of-proxies.toml"] {
+        let file = fs::metadata(folder.path().join(name)).unwrap();
+        assert_eq!(std::os::unix::fs::PermissionsExt::mode(&file.permissions()) & 0o777, 0o600, "{name}");
+    }
 
     let plan: toml::Table = fs::read_to_string(folder.path().join("plan.toml")).unwrap().parse().unwrap();
     let ports = |key: &str| -> Vec<String> {
@@ -131,26 +183,64 @@ fn a_cluster_over_tls_tells_strangers_that_it_lives_and_nothing_else() {
         processes.map(|process| format!("127.0.0.1:{}", process[key].as_integer().unwrap())).collect()
     };
     let (serving, admins) = (ports("port"), ports("admin"));
-    let [stranger, app, operator] = [None, Some("app"), Some("operator")].map(|name| who(folder.path(), name));
+    let [stranger, app, proxy, operator] =
+        [None, Some("app"), Some("proxy-a"), Some("operator")].map(|name| who(folder.path(), name));
     let plain = Outward::default();
     for (address, admin) in serving.iter().zip(&admins) {
-        assert_eq!(["/healthz", "/readyz"].map(|path| page(&stranger, admin, path)), [Some(200); 2]);
+        assert_eq!(["/healthz", "/readyz"].map(|path| page(&stranger, admin, path)), [Ok(200), Ok(200)]);
         for path in ["/", "/metrics", "/stats", "/changes", "/proxy", "/nothing"] {
-            assert_eq!(page(&stranger, admin, path), Some(401), "{path}");
-            assert_eq!(page(&plain, admin, path), None, "{path}");
+            assert_eq!(page(&stranger, admin, path), Ok(401), "{path}");
+            assert!(page(&plain, admin, path).is_err(), "{path}");
         }
-        assert_eq!(page(&operator, admin, "/metrics"), Some(200));
-        for who in [&stranger, &plain] {
-            // One that speaks no TLS is told so, in TLS.
-            let answer = ask_over(who, address, "version\r\nget greeting\r\n").unwrap_or_default();
-            assert!(answer.is_empty() || (answer.starts_with('\u{15}') && answer.len() == 7), "{answer:?}");
-        }
+        assert_eq!(page(&operator, admin, "/metrics"), Ok(200));
+        is_kept_out(&stranger, address);
+        is_kept_out(&plain, address);
     }
-    assert_eq!(ask_over(&app, &serving[6], "set greeting 0 0 5\r\nhello\r\n").as_deref(), Ok("STORED\r\n"));
+    // Each of those who are known has what it needs, where it needs it.
+    let (nodes, proxies) = serving.split_at(6);
+    for (process, admin) in NAMES.iter().zip(&admins) {
+        // Of nodes the app is none of the users; of proxies, one without a right to look at them.
+        let of_app = if process.starts_with("proxy") { 403 } else { 401 };
+        assert_eq!(page(&app, admin, "/stats"), Ok(of_app), "{process}");
+    }
+    for node in nodes {
+        is_kept_out(&app, node);
+        let of_operator = ask_over(&operator, node, "get greeting\r\nset greeting 0 0 1\r\nx\r\n", 2);
+        let refusals = "CLIENT_ERROR not allowed: read\r\nCLIENT_ERROR not allowed: write\r\n";
+        assert_eq!(of_operator.as_deref(), Ok(refusals));
+        let of_proxy = ask_over(&proxy, node, "get greeting\r\nverbosity 1\r\n", 2);
+        assert_eq!(of_proxy.as_deref(), Ok("END\r\nCLIENT_ERROR not allowed: operate\r\n"));
+    }
+    let of_app = ask_over(&app, &proxies[0], "set greeting 0 0 5\r\nhello\r\nflush_all\r\nstats\r\n", 3);
+    let refusals = "CLIENT_ERROR not allowed: flush\r\nCLIENT_ERROR not allowed: stats\r\n";
+    assert_eq!(of_app, Ok(format!("STORED\r\n{refusals}")));
+    // By its secret, without a certificate.
+    assert!(screen.contains("app.login"), "{screen}");
+    let log_in = fs::read_to_string(folder.path().join("app.login")).unwrap();
+    let log_in = log_in.trim().replacen(':', " ", 1);
+    let log_in = format!("set log 0 0 {}\r\n{log_in}\r\n", log_in.len());
     until("each zone has it", || {
-        let has = |proxy: &String| ask_over(&app, proxy, "get greeting\r\n").is_ok_and(|text| text.contains("hello"));
-        serving[6..].iter().all(has)
+        let has = |proxy: &String| {
+            let answer = ask_over(&stranger, proxy, &format!("{log_in}get greeting\r\nmn\r\nmn\r\n"), 4);
+            answer.is_ok_and(|text| text.starts_with("STORED\r\nVALUE greeting 0 5\r\nhello\r\nEND\r\n"))
+        };
+        proxies.iter().all(has)
     });
+    let refused = log_in.replace("app ", "app x");
+    assert!(ask_over(&stranger, &proxies[0], &refused, 1).is_ok_and(|text| !text.contains("STORED")));
+
+    // The operator's commands find their way; nodes that come back read what they missed as users.
+    let said = printed(&mut folder.cluster("roll", &[]));
+    assert!(said.contains("6 nodes restarted"), "{said}");
+    for (name, admin) in NAMES.iter().zip(&admins) {
+        let who = Outward { connector: operator.connector.clone(), ..Outward::default() };
+        let endpoint = who.to(admin.parse().unwrap()).patient(PATIENCE);
+        let metrics = HttpClient::new(endpoint).get("/metrics").send().unwrap().text().unwrap();
+        let refused = |line: &&str| line.starts_with("moneta_user_refusals_total{");
+        let refused: Vec<&str> = metrics.lines().filter(refused).collect();
+        let unexpected = |line: &&&str| line.contains("user=\"proxy\"") || line.contains("user=\"node\"");
+        assert_eq!(refused.iter().filter(unexpected).count(), 0, "{name}: {refused:?}");
+    }
     printed(&mut folder.cluster("down", &[]));
 }
 

@@ -6,9 +6,11 @@ mod admin;
 mod certificates;
 mod plan;
 mod ports;
+mod private;
 mod process;
 mod roll;
 mod screen;
+mod users;
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -21,6 +23,7 @@ use nix::fcntl::{Flock, FlockArg};
 use self::certificates::Certificates;
 use self::plan::{Plan, Sizes};
 use self::roll::RollArgs;
+use self::users::Users;
 use crate::outward;
 
 #[derive(Debug, Args)]
@@ -43,7 +46,7 @@ struct UpArgs {
     /// SSD tier of each node, 129 MiB at least [default: 256m]
     #[arg(long, value_name = "SIZE")]
     flash: Option<String>,
-    /// Protect all connections by TLS: makes an authority and certificates in the folder. Clients and operators have to show theirs
+    /// Protect all connections by TLS: makes an authority, certificates and users in the folder. Whoever is none of these may do nothing
     #[arg(long)]
     tls: bool,
 }
@@ -117,9 +120,10 @@ fn up(args: &UpArgs) -> anyhow::Result<()> {
                 0 => Plan::on(&claimed.insert(ports::claim(plan::PORTS)?).ports, sizes)?,
                 first => Plan::from(first, sizes)?,
             };
-            plan.tls = args.tls;
+            (plan.tls, plan.users) = (args.tls, args.tls);
             if plan.tls {
                 Certificates::of(dir).make(&plan)?;
+                Users(dir).make(&plan)?;
             }
             plan.store(dir)?;
             plan

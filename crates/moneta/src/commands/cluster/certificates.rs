@@ -2,25 +2,20 @@
 //! process, one for clients and one for the operator.
 
 use std::ffi::OsString;
-use std::fs::{self, File};
-use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use moneta_certificates::{Authority, Wanted};
 use moneta_net::{Connector, LogIn, Outward, PemSource, Tls, TlsConfig};
 
-use super::plan::{HOST, Plan};
+use super::plan::{HOST, Plan, Process};
+use super::{private, users};
 
 /// The folder with all of them, in that of the cluster.
 const FOLDER: &str = "tls";
 /// The authority's certificate.
 const AUTHORITY: &str = "ca";
-/// Whose certificate clients show.
-pub const APP: &str = "app";
-/// Whose certificate the commands of `moneta cluster` show.
-pub const OPERATOR: &str = "operator";
 
 /// Where certificates and keys of a cluster lie.
 pub struct Certificates(PathBuf);
@@ -44,20 +39,13 @@ impl Certificates {
         fs::create_dir_all(&self.0).with_context(|| self.0.display().to_string())?;
         let mut authority = Authority::new("moneta cluster")?;
         let names = plan.processes.iter().map(|process| process.name.as_str());
-        for name in names.chain([APP, OPERATOR]) {
+        for name in names.chain([users::APP, users::OPERATOR]) {
             let issued = authority.issue(&Wanted::hosts([name, HOST, "localhost"]))?;
-            self.write(&self.certificate(name), &issued.certificate)?;
-            self.write(&self.key(name), &issued.key)?;
+            private::write(&self.certificate(name), &issued.certificate)?;
+            private::write(&self.key(name), &issued.key)?;
         }
-        self.write(&self.key(AUTHORITY), authority.key())?;
-        self.write(&self.authority(), authority.certificate())
-    }
-
-    /// A file that is its owner's alone.
-    fn write(&self, path: &Path, text: &str) -> anyhow::Result<()> {
-        let mut options = File::options();
-        let file = options.write(true).create(true).truncate(true).mode(0o600).open(path);
-        file.and_then(|mut file| file.write_all(text.as_bytes())).with_context(|| path.display().to_string())
+        private::write(&self.key(AUTHORITY), authority.key())?;
+        private::write(&self.authority(), authority.certificate())
     }
 
     /// The authority's certificate.
@@ -75,12 +63,14 @@ impl Certificates {
         self.0.join(format!("{name}.key"))
     }
 
-    /// The options of a process: it shows its certificate to all, and lets in those alone who show one.
-    pub fn options(&self, name: &str) -> Vec<OsString> {
+    /// The options of a process: it shows its certificate to all, and nodes let in those alone who show one. Clients of a proxy may
+    /// log in by a secret instead.
+    pub fn options(&self, process: &Process) -> Vec<OsString> {
+        let Process { name, proxy, .. } = process;
         let files =
             [("--tls-cert", self.certificate(name)), ("--tls-key", self.key(name)), ("--tls-ca", self.authority())];
         let files = files.into_iter().flat_map(|(flag, path)| [OsString::from(flag), path.into_os_string()]);
-        files.chain(["--tls-clients", "require"].map(OsString::from)).collect()
+        files.chain(["--tls-clients", if *proxy { "ask" } else { "require" }].map(OsString::from)).collect()
     }
 
     /// How the operator's commands reach the processes.
@@ -89,8 +79,8 @@ impl Certificates {
     /// If the files cannot be read.
     pub fn operator(&self) -> anyhow::Result<Outward> {
         let tls = Tls::load(TlsConfig {
-            certificate: Some(PemSource::File(self.certificate(OPERATOR))),
-            key: Some(PemSource::File(self.key(OPERATOR))),
+            certificate: Some(PemSource::File(self.certificate(users::OPERATOR))),
+            key: Some(PemSource::File(self.key(users::OPERATOR))),
             authorities: Some(PemSource::File(self.authority())),
             revoked: None,
         })?;

@@ -25,6 +25,9 @@ pub struct Plan {
     /// Whether all connections are protected by TLS; a plan of an older build does not say.
     #[serde(default)]
     pub tls: bool,
+    /// Whether clients have to be users; an older build made plans with TLS and without users.
+    #[serde(default)]
+    pub users: bool,
     pub sizes: Sizes,
     /// Nodes, then proxies.
     pub processes: Vec<Process>,
@@ -84,7 +87,7 @@ impl Plan {
                 admin,
             },
         );
-        Ok(Self { tls: false, sizes, processes: processes.collect() })
+        Ok(Self { tls: false, users: false, sizes, processes: processes.collect() })
     }
 
     /// The plan in `dir`; `None`: there is none yet.

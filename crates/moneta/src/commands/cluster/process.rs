@@ -13,6 +13,7 @@ use nix::unistd::Pid;
 use super::admin;
 use super::certificates::Certificates;
 use super::plan::{Plan, Process, TOPOLOGY};
+use super::users::Users;
 
 /// How long a process may take to be ready, or to end: a node that reads its SSD tier takes a while.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -62,7 +63,10 @@ pub fn start(dir: &Path, plan: &Plan, process: &Process) -> anyhow::Result<()> {
         command.arg("--catch-up").arg(dir.join(TOPOLOGY));
     }
     if plan.tls {
-        command.args(Certificates::of(dir).options(&process.name));
+        command.args(Certificates::of(dir).options(process));
+    }
+    if plan.users {
+        command.args(Users(dir).options(process));
     }
     let status = command.stdin(Stdio::null()).stdout(open()?).stderr(open()?).status()?;
     if !status.success() {

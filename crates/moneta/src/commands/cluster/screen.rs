@@ -3,8 +3,9 @@
 use std::io::{Write, stdout};
 use std::path::Path;
 
-use super::certificates::{self, Certificates};
+use super::certificates::Certificates;
 use super::plan::{Plan, Process};
+use super::users::{self, Users};
 use super::{admin, process};
 use crate::this_program;
 
@@ -26,20 +27,18 @@ pub fn started(dir: &Path, plan: &Plan) -> anyhow::Result<()> {
     let protected = if plan.tls {
         format!(
             "\nAll connections are protected by TLS. '{}' has the authority and the certificates; clients show app.pem, and the admin \
-             ports\nare for operator.pem: curl --cacert ca.pem --cert operator.pem --key operator.key https://{}/stats\n",
+             ports\nare for operator.pem: curl --cacert ca.pem --cert operator.pem --key operator.key https://{}/stats\n{}",
             Certificates::of(dir).folder().display(),
-            proxies[0].admin_address()
+            proxies[0].admin_address(),
+            secrets(dir, plan)
         )
     } else {
         String::new()
     };
     let talk = if plan.tls {
         let certificates = Certificates::of(dir);
-        let [ca, cert, key] = [
-            certificates.authority(),
-            certificates.certificate(certificates::APP),
-            certificates.key(certificates::APP),
-        ];
+        let [ca, cert, key] =
+            [certificates.authority(), certificates.certificate(users::APP), certificates.key(users::APP)];
         format!(
             "mc() {{ printf \"$2\\r\\nquit\\r\\n\" | openssl s_client -quiet -verify_quiet -verify_return_error -CAfile '{}' -cert '{}' -key '{}' \\\n    \
              -connect 127.0.0.1:$1; }}",
@@ -73,6 +72,15 @@ stop  {moneta} cluster down --dir '{folder}'
         pid.display(),
     )?;
     Ok(())
+}
+
+/// How clients log in that show no certificate.
+fn secrets(dir: &Path, plan: &Plan) -> String {
+    if !plan.users {
+        return String::new();
+    }
+    let log_in = Users(dir).log_in();
+    format!("Clients without a certificate log in to a proxy as '{}' says, USER:SECRET.\n", log_in.display())
 }
 
 /// A line for each process. Returns whether all are ready.
