@@ -44,7 +44,9 @@ pub use admin::{Admin, AdminConfig};
 pub use ask::{Turn, Unanswered};
 pub use error::AdminError;
 pub use limits::{Limits, Places};
-pub use right::{AccessRequest, Authorize, Certificate, Decision, Denial, Guard, Principal, Right};
+pub use right::{
+    AccessRequest, Authorize, Certificate, ClientAddress, Decision, Denial, Guard, Principal, Right, Role,
+};
 pub use route::{Index, Route};
 pub use tally::Tally;
 

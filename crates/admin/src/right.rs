@@ -24,6 +24,36 @@ pub enum Right {
     Replicate,
     /// To change something.
     Operate,
+    /// To act in an environment of a fleet: the one that the path's parameter `environment` names.
+    Role(Role),
+}
+
+/// What a client does in an environment of a fleet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Role {
+    /// Registers instances of its own apps.
+    Register,
+    /// Follows what processes of an app need to know: for those that register or read.
+    Follow,
+    /// Reads everything.
+    Read,
+    /// Changes topologies and overrides.
+    Operate,
+    /// Sees who did what, and changes what all apps share.
+    Administer,
+}
+
+impl Role {
+    /// Its name, as users' files and messages have it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Register => "register",
+            Self::Follow => "register or read",
+            Self::Read => "read",
+            Self::Operate => "operate",
+            Self::Administer => "administer",
+        }
+    }
 }
 
 impl Right {
@@ -35,6 +65,7 @@ impl Right {
             Self::List => "list",
             Self::Replicate => "replicate",
             Self::Operate => "operate",
+            Self::Role(role) => role.name(),
         }
     }
 }
@@ -62,7 +93,20 @@ pub struct AccessRequest<'a> {
     pub certificate: Option<&'a Certificate>,
     /// The client's address.
     pub from: IpAddr,
+    /// The parameters of the path.
+    pub(crate) parameters: &'a [(String, String)],
 }
+
+impl<'a> AccessRequest<'a> {
+    /// The value of a parameter of the path, decoded; `None` where it has none of this name.
+    pub fn parameter(&self, name: &str) -> Option<&'a str> {
+        self.parameters.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+}
+
+/// The address of a request's client; a request extension.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClientAddress(pub IpAddr);
 
 /// The name of the authorized client. Handlers get it as a request extension (`Option<axum::Extension<Principal>>`); it is absent
 /// where requests are not authorized.
@@ -87,14 +131,15 @@ pub enum Denial {
 impl Denial {
     /// The answer to a request that needs `right`.
     pub(crate) fn answer(self, right: Right) -> Response<Body> {
+        let what = if matches!(right, Right::Role(_)) { "role" } else { "right" };
         let right = right.name();
         match self {
             Self::Unknown => {
                 let challenge = [(header::WWW_AUTHENTICATE, "Bearer realm=\"moneta\"")];
-                let why = format!("this needs a user with the right `{right}`: a token or a certificate\n");
+                let why = format!("this needs a user with the {what} `{right}`: a token or a certificate\n");
                 (StatusCode::UNAUTHORIZED, challenge, why).into_response()
             }
-            Self::Forbidden => (StatusCode::FORBIDDEN, format!("this needs the right `{right}`\n")).into_response(),
+            Self::Forbidden => (StatusCode::FORBIDDEN, format!("this needs the {what} `{right}`\n")).into_response(),
         }
     }
 }

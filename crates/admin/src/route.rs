@@ -1,4 +1,8 @@
 //! A page as a value, so that each part of a process can say what it shows, and what it does when it is asked to.
+//!
+//! A path may have parameters: `/v1/{environment}/apps/{app}`. Each stands for one part between slashes, which is not empty; handlers
+//! get them by `axum::extract::Path`, authorization by [`AccessRequest::parameter`](crate::AccessRequest::parameter). A path without
+//! parameters wins over one with.
 
 use std::collections::BTreeMap;
 use std::future::ready;
@@ -9,6 +13,7 @@ use axum::extract::DefaultBodyLimit;
 use axum::handler::Handler;
 use axum::http::Method;
 use axum::routing::{MethodFilter, MethodRouter, on};
+use percent_encoding::percent_decode_str;
 
 use crate::limits::Places;
 use crate::right::Right;
@@ -35,18 +40,18 @@ pub(crate) struct Page {
 }
 
 impl Route {
-    /// A page at `path`, which begins with a slash and stands for itself alone, answered by `handler` with `state` to requests with
+    /// A page at `path`, which begins with a slash and may have parameters, answered by `handler` with `state` to requests with
     /// this method. Where one answers GET, it answers HEAD, too.
     ///
     /// # Panics
-    /// If the method is none of HTTP's own, or the path has a part that stands for others (`{`).
+    /// If the method is none of HTTP's own, or a part of the path stands for several (`{*`).
     pub fn new<H, T, S>(method: Method, path: &'static str, handler: H, state: S) -> Self
     where
         H: Handler<T, S>,
         T: 'static,
         S: Clone + Send + Sync + 'static,
     {
-        assert!(path.starts_with('/') && !path.contains('{'), "{path} is no path of a page");
+        assert!(path.starts_with('/') && !path.contains("{*"), "{path} is no path of a page");
         let filter = MethodFilter::try_from(method.clone()).expect("a method of HTTP");
         // The limit of the page is the only one: axum's own would come before a greater one.
         let answer = on(filter, handler).with_state(state).layer(DefaultBodyLimit::disable());
@@ -136,7 +141,20 @@ pub(crate) struct Pages {
     pub(crate) router: Router,
     routes: Vec<Route>,
     /// Of each path its methods, in the order of registration.
-    by_path: Arc<BTreeMap<&'static str, Vec<(Method, Page)>>>,
+    by_path: Arc<BTreeMap<&'static str, Methods>>,
+    /// Finds the path of a page for the path of a request, as the router does, which is made of the same parts.
+    paths: Arc<matchit::Router<&'static str>>,
+}
+
+/// The methods of a path.
+type Methods = Vec<(Method, Page)>;
+
+/// What holds for a request.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Found {
+    pub(crate) page: Page,
+    /// The values of the path's parameters, decoded.
+    pub(crate) parameters: Vec<(String, String)>,
 }
 
 impl Pages {
@@ -145,13 +163,17 @@ impl Pages {
     /// # Panics
     /// If two of them have the same path and method.
     pub(crate) fn new(routes: Vec<Route>) -> Self {
-        let mut by_path: BTreeMap<&'static str, Vec<(Method, Page)>> = BTreeMap::new();
-        let mut router = Router::new();
+        let mut by_path: BTreeMap<&'static str, Methods> = BTreeMap::new();
+        let (mut router, mut paths) = (Router::new(), matchit::Router::new());
         for Route { path, method, answer, page } in routes.iter().cloned() {
-            by_path.entry(path).or_default().push((method, page));
+            let methods = by_path.entry(path).or_default();
+            if methods.is_empty() {
+                paths.insert(path, path).expect("a path that a router takes");
+            }
+            methods.push((method, page));
             router = router.route(path, answer);
         }
-        Self { router, routes, by_path: Arc::new(by_path) }
+        Self { router, routes, by_path: Arc::new(by_path), paths: Arc::new(paths) }
     }
 
     /// These and `more`.
@@ -169,17 +191,25 @@ impl Pages {
 
     /// What holds for requests with this method for `path`, if there is such a page. For a method that it does not have, what
     /// holds for its first one: the answer tells what it has.
-    pub(crate) fn find(&self, path: &str, method: &Method) -> Option<&Page> {
-        let methods = self.by_path.get(path)?;
+    pub(crate) fn find(&self, path: &str, method: &Method) -> Option<Found> {
+        let found = self.paths.at(path).ok()?;
+        let methods = self.by_path.get(found.value)?;
+        let parameters = found.params.iter().map(|(name, value)| {
+            let value = percent_decode_str(value).decode_utf8().ok()?;
+            Some((name.to_owned(), value.into_owned()))
+        });
+        // What is no text is no page.
+        let parameters = parameters.collect::<Option<_>>()?;
         // HEAD is answered as GET.
         let method = if method == Method::HEAD { &Method::GET } else { method };
-        methods.iter().find(|(known, _)| known == method).or(methods.first()).map(|(_, page)| page)
+        methods.iter().find(|(known, _)| known == method).or(methods.first()).map(|(_, page)| Found { page: *page, parameters })
     }
 
-    /// The paths of pages that are read, in order.
+    /// The paths of pages that are read, in order; those with parameters lead nowhere by themselves and are left out.
     pub(crate) fn paths(&self) -> Vec<&'static str> {
         let is_read = |methods: &Vec<(Method, Page)>| methods.iter().any(|(method, _)| method == Method::GET);
-        self.by_path.iter().filter(|(_, methods)| is_read(methods)).map(|(path, _)| *path).collect()
+        let read = self.by_path.iter().filter(|(path, methods)| !path.contains('{') && is_read(methods));
+        read.map(|(path, _)| *path).collect()
     }
 }
 

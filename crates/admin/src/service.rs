@@ -32,8 +32,8 @@ use crate::connection::{self, Opened};
 use crate::hosts::Hosts;
 use crate::limits::{Limits, Places};
 use crate::places::{Hall, Seat};
-use crate::right::{AccessRequest, Certificate, Guard, Principal};
-use crate::route::{ALIVE, Index, Page, Pages};
+use crate::right::{AccessRequest, Certificate, ClientAddress, Guard, Principal};
+use crate::route::{ALIVE, Found, Index, Page, Pages};
 use crate::stall::Stall;
 use crate::stream;
 use crate::tally::Tally;
@@ -144,12 +144,16 @@ impl Desk {
         B: HttpBody<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
     {
         let (mut head, body) = request.into_parts();
-        let page = self.pages.find(head.uri.path(), &head.method).copied();
-        match self.admit(&head, page.unwrap_or_default()).await {
+        let found = self.pages.find(head.uri.path(), &head.method);
+        let is_there = found.is_some();
+        let Found { page, parameters } = found.unwrap_or_default();
+        match self.admit(&head, page, &parameters).await {
             Ok(principal) => principal.map(|principal| head.extensions.insert(principal)),
             Err(refusal) => return *refusal,
         };
-        let Some(page) = page else { return self.common.missing.answer() };
+        if !is_there {
+            return self.common.missing.answer();
+        }
         if page.places != Places::Arriving && !self.seat.take(page.places) {
             return answer::unavailable(BUSY);
         }
@@ -161,6 +165,7 @@ impl Desk {
             let _ = self.goes_on.set(ending.clone());
         }
         head.extensions.insert(Index(self.pages.clone()));
+        head.extensions.insert(ClientAddress(self.from));
         let body = Body::new(Limited::new(body, page.body_max.unwrap_or(self.common.limits.body_bytes)));
         let request = Request::from_parts(head, body);
         let answer = TowerToHyperService::new(self.pages.router.clone()).call(request).await;
@@ -172,7 +177,12 @@ impl Desk {
     }
 
     /// Who sends a request for `page`, or why it is not answered.
-    async fn admit(&self, head: &Parts, page: Page) -> Result<Option<Principal>, Box<Response<Body>>> {
+    async fn admit(
+        &self,
+        head: &Parts,
+        page: Page,
+        parameters: &[(String, String)],
+    ) -> Result<Option<Principal>, Box<Response<Body>>> {
         let path = head.uri.path();
         let Common { hosts, guard, tally, .. } = &*self.common;
         if path != ALIVE && !hosts.admit(&head.uri, &head.headers) {
@@ -186,6 +196,7 @@ impl Desk {
             authorization: head.headers.get(header::AUTHORIZATION),
             certificate: self.certificate.as_ref(),
             from: self.from,
+            parameters,
         };
         guard.admit(&asked).await.map_err(|denial| {
             tally.count_unauthorized();

@@ -6,9 +6,9 @@ mod support;
 use std::sync::{Arc, Mutex};
 
 use axum::Extension;
-use axum::extract::State;
+use axum::extract::{Path, State};
 use axum::http::{HeaderValue, Method};
-use moneta_admin::{AccessRequest, AdminConfig, Authorize, Decision, Denial, Guard, Principal, Right, Route};
+use moneta_admin::{AccessRequest, AdminConfig, Authorize, Decision, Denial, Guard, Principal, Right, Role, Route};
 use support::{fetch, request, start_with, whole};
 
 /// Lets in who has the token, and lets others read statistics; who they are it says after a wait.
@@ -68,4 +68,32 @@ fn a_function_judges_by_what_is_asked() {
     let config = AdminConfig { guard: Guard::new(judge), ..AdminConfig::default() };
     let admin = start_with(config, [Route::get("/page", async || "read", ()).needs(Right::List)]);
     assert_eq!(fetch(admin.address(), "/page?key=1").0, 403);
+}
+
+#[test]
+fn who_asks_is_judged_by_the_parameters_of_the_path_decoded_once() {
+    let guard = Guard::new(|asked: &AccessRequest<'_>| match asked.parameter("environment") {
+        Some("own") => Ok(Principal(asked.parameter("app").unwrap_or("none").into())),
+        _ => Err(Denial::Forbidden),
+    });
+    let config = AdminConfig { guard, ..AdminConfig::default() };
+    let shown = async |Path(parts): Path<Vec<(String, String)>>, Extension(who): Extension<Principal>| {
+        let parts: Vec<String> = parts.into_iter().map(|(_, value)| value).collect();
+        format!("{} by {who}", parts.join("|"))
+    };
+    let of = |path| Route::get(path, shown, ()).needs(Right::Role(Role::Read));
+    let admin = start_with(config, [of("/v1/{environment}/apps"), of("/v1/{environment}/apps/{app}")]);
+    let asked = |path: &str| fetch(admin.address(), path);
+    assert_eq!(asked("/v1/own/apps"), (200, "own by none".into()));
+    assert_eq!(asked("/v1/%6fwn/apps/a%2Fb"), (200, "own|a/b by a/b".into()));
+    let (status, text) = asked("/v1/other/apps");
+    assert_eq!((status, text.as_str()), (403, "this needs the role `read`\n"));
+    // Decoded once: another environment's name does not come in by a second turn.
+    assert_eq!(asked("/v1/%256fwn/apps").0, 403);
+    for path in ["/v1/own/apps/", "/v1/own/apps/a/b", "/v1//apps"] {
+        assert!([403, 404].contains(&asked(path).0), "{path}");
+    }
+    // The page's other methods are told of, and need the same.
+    assert_eq!(request(admin.address(), "POST /v1/own/apps HTTP/1.1", "").0, 405);
+    assert_eq!(request(admin.address(), "POST /v1/other/apps HTTP/1.1", "").0, 403);
 }
