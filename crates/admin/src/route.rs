@@ -202,7 +202,11 @@ impl Pages {
         let parameters = parameters.collect::<Option<_>>()?;
         // HEAD is answered as GET.
         let method = if method == Method::HEAD { &Method::GET } else { method };
-        methods.iter().find(|(known, _)| known == method).or(methods.first()).map(|(_, page)| Found { page: *page, parameters })
+        methods
+            .iter()
+            .find(|(known, _)| known == method)
+            .or(methods.first())
+            .map(|(_, page)| Found { page: *page, parameters })
     }
 
     /// The paths of pages that are read, in order; those with parameters lead nowhere by themselves and are left out.

@@ -8,6 +8,7 @@ use moneta_net::{CertificateNames, ClientCertificates, Tls};
 use moneta_options::values::Values;
 use moneta_users::{LoggedIn, Right, Users};
 
+use crate::control_access;
 use crate::endpoints;
 use crate::options::contradictions::{is_protected, wants_certificates};
 use crate::options::sections::operation::ADMIN_METRICS_OPEN;
@@ -58,6 +59,13 @@ fn of_users(users: &Arc<Users>, audit: Option<Arc<Audit>>, certified: bool, metr
                 return Err(Denial::Unknown);
             }
         };
+        if let moneta_admin::Right::Role(role) = asked.right {
+            let may = control_access::may_ask(&user, role, asked) && user.may_use(LISTENER);
+            if !may {
+                users.count_refusal(user.name(), Right::Operate);
+            }
+            return if may { Ok(Principal(user.name().into())) } else { Err(Denial::Forbidden) };
+        }
         let needed = needed(asked.right);
         if needed.is_some_and(|right| !user.rights().each().any(|has| has == right)) || !user.may_use(LISTENER) {
             users.count_refusal(user.name(), needed.unwrap_or(Right::Stats));
@@ -92,7 +100,7 @@ fn names(certificate: &Certificate) -> CertificateNames {
 /// The user's right that corresponds to a page's right.
 fn needed(right: moneta_admin::Right) -> Option<Right> {
     Some(match right {
-        moneta_admin::Right::None => return None,
+        moneta_admin::Right::None | moneta_admin::Right::Role(_) => return None,
         moneta_admin::Right::Stats => Right::Stats,
         moneta_admin::Right::List => Right::List,
         moneta_admin::Right::Replicate => Right::Replicate,

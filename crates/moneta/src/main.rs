@@ -8,6 +8,7 @@ mod auth_file;
 mod banner;
 mod catch_up;
 mod commands;
+mod control_access;
 mod drawing;
 mod endpoints;
 mod engines;

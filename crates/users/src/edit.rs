@@ -17,6 +17,10 @@ pub struct NewUser {
     pub prefixes: Vec<String>,
     /// On a proxy, the apps whose keys it may touch.
     pub apps: Vec<String>,
+    /// The environments of a fleet in which it has roles.
+    pub environments: Vec<String>,
+    /// Its roles there.
+    pub roles: Vec<String>,
     /// The names of certificates that are its.
     pub certificates: Vec<String>,
     /// The listeners through which it may come.
@@ -41,6 +45,8 @@ pub fn add(text: &str, user: &NewUser) -> Result<String, String> {
         ("prefixes", &user.prefixes),
         ("apps", &user.apps),
         ("listeners", &user.listeners),
+        ("environments", &user.environments),
+        ("roles", &user.roles),
     ];
     for (field, list) in lists.into_iter().filter(|(_, list)| !list.is_empty()) {
         table.insert(field, strings(list.iter().cloned()));

@@ -11,6 +11,7 @@
 //! | module | what it holds |
 //! |---|---|
 //! | [`rights`] | rights and sets of them |
+//! | [`roles`] | what users do in environments of a fleet |
 //! | [`user`] | one user, and the keys it may touch |
 //! | [`roster`] | all users at one moment, read from a text |
 //! | `certificates` | names of certificates: found by hash, exactly or by the longest beginning |
@@ -31,6 +32,7 @@ mod follow;
 pub mod log_in;
 mod refusals;
 pub mod rights;
+pub mod roles;
 pub mod roster;
 pub mod secret;
 pub mod user;
@@ -40,6 +42,7 @@ pub use apart::SlowAnswer;
 pub use error::{UsersError, Wrong};
 pub use log_in::{Checked, LoggedIn, SlowCheck};
 pub use rights::{Right, Rights};
+pub use roles::{Fleet, Role};
 pub use roster::{NoUser, Roster};
 pub use user::{Keys, User};
 pub use users::{Counts, Prepared, Users};

@@ -20,6 +20,7 @@ use toml::de::{DeTable, DeValue};
 use crate::certificates::{Certificates, Pattern};
 use crate::error::Wrong;
 use crate::rights::{Right, Rights};
+use crate::roles::{Fleet, Role};
 use crate::secret::StoredSecret;
 use crate::user::{Keys, User};
 
@@ -36,7 +37,8 @@ pub const ENTRIES_MAX: usize = 64;
 /// Longest prefix, in bytes: keys have no more.
 const PREFIX_MAX: usize = 250;
 /// The keys of a table.
-const FIELDS: [&str; 7] = ["name", "secrets", "certificates", "prefixes", "apps", "listeners", "rights"];
+const FIELDS: [&str; 9] =
+    ["name", "secrets", "certificates", "prefixes", "apps", "listeners", "environments", "roles", "rights"];
 
 /// All users at one moment.
 #[derive(Debug, Default)]
@@ -194,6 +196,7 @@ type At<T> = Result<T, (usize, String)>;
 impl Draft {
     fn read(fields: &DeTable<'_>, start: usize) -> At<(User, Offsets)> {
         let (mut name, mut rights, mut keys, mut listeners) = (None, None, None, None);
+        let (mut environments, mut roles) = (None, None);
         let (mut secrets, mut certificates) = (Vec::new(), Vec::new());
         let mut offsets = Offsets { table: start, ..Offsets::default() };
         for (key, value) in fields {
@@ -207,6 +210,8 @@ impl Draft {
                 }
                 "rights" => rights = Some(read_rights(key.get_ref(), value)?),
                 "listeners" => listeners = Some(strings(key.get_ref(), value, check_name)?),
+                "environments" => environments = Some(strings(key.get_ref(), value, check_environment)?),
+                "roles" => roles = Some(read_roles(key.get_ref(), value)?),
                 field @ ("prefixes" | "apps") => {
                     if keys.is_some() {
                         return Err(fail("a user has prefixes or apps, not both".into()));
@@ -241,8 +246,14 @@ impl Draft {
         }
         let name: Box<str> = name.ok_or_else(|| (start, "a user needs a name".to_owned()))?;
         let rights = rights.ok_or_else(|| (start, format!("the user `{name}` needs rights")))?;
+        let fleet = match (environments, roles) {
+            (None, None) => Fleet::default(),
+            (Some(environments), Some(roles)) => Fleet { environments, roles },
+            _ => return Err((start, format!("the user `{name}` has environments or roles, and needs both"))),
+        };
         let user = User {
             name,
+            fleet,
             rights,
             keys: keys.unwrap_or(Keys::All),
             listeners,
@@ -266,6 +277,21 @@ pub fn check_name(text: &str) -> Result<(), String> {
         "`{}` is no name: it must have 1 to {USER_NAME_MAX} letters, digits, `.`, `_`, `-` or `@`",
         shown(text)
     ))
+}
+
+/// Whether it is a name of an environment, or stands for all.
+fn check_environment(text: &str) -> Result<(), String> {
+    if text == Fleet::ALL { Ok(()) } else { check_name(text) }
+}
+
+fn read_roles(field: &str, value: &Spanned<DeValue<'_>>) -> At<Box<[Role]>> {
+    let named = |(text, offset): (&str, usize)| {
+        Role::named(text).ok_or_else(|| {
+            let known: Vec<&str> = Role::ALL.into_iter().map(Role::name).collect();
+            (offset, format!("`{}` is no role: these are {}", shown(text), known.join(", ")))
+        })
+    };
+    texts(field, value)?.into_iter().map(named).collect()
 }
 
 fn check_prefix(text: &str) -> Result<(), String> {
@@ -362,6 +388,33 @@ mod tests {
         let keys = roster.by_name("ann").unwrap().keys();
         assert!(keys.have(b"k", || Some("feed")) && !keys.have(b"k", || Some("other")) && !keys.have(b"k", || None));
         assert!(keys.have_all_of("feed") && !keys.have_all_of("other") && !keys.are_all());
+    }
+
+    #[test]
+    fn a_user_does_what_its_roles_say_in_its_environments_and_nowhere_else() {
+        let text = format!(
+            "{ANN}environments = [\"prod\"]\nroles = [\"register\"]\napps = [\"feed\"]\n\
+             [[user]]\nname = \"ops\"\nrights = []\nenvironments = [\"*\"]\nroles = [\"read\", \"operate\"]\n"
+        );
+        let roster = Roster::parse(&text).unwrap();
+        let (ann, ops) = (roster.by_name("ann").unwrap(), roster.by_name("ops").unwrap());
+        assert!(ann.fleet().may("prod", Role::Register) && ann.has_app("feed") && !ann.has_app("other"));
+        assert!(!ann.fleet().may("prod", Role::Read) && !ann.fleet().may("test", Role::Register));
+        assert!(
+            ops.fleet().may("test", Role::Operate) && ops.has_app("feed") && !ops.fleet().may("test", Role::Administer)
+        );
+        assert!(ops.fleet().may_everywhere(Role::Read) && !ann.fleet().may_everywhere(Role::Register));
+        let none = Roster::parse(ANN).unwrap();
+        assert!(Role::ALL.into_iter().all(|role| !none.users()[0].fleet().may("prod", role)));
+        for (line, why) in [
+            ("roles = [\"read\"]", "needs both"),
+            ("environments = [\"a\"]", "needs both"),
+            ("environments = []\nroles = [\"read\"]", "at least one"),
+            ("environments = [\"a/b\"]\nroles = [\"read\"]", "is no name"),
+            ("environments = [\"a\"]\nroles = [\"reed\"]", "is no role"),
+        ] {
+            assert!(refused(&format!("{ANN}{line}\n")).contains(why), "{line}");
+        }
     }
 
     #[test]

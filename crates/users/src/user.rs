@@ -4,6 +4,7 @@ use std::fmt;
 
 use crate::certificates::Pattern;
 use crate::rights::Rights;
+use crate::roles::Fleet;
 use crate::secret::StoredSecret;
 
 /// The keys that a user may touch.
@@ -54,6 +55,7 @@ pub struct User {
     pub(crate) name: Box<str>,
     pub(crate) rights: Rights,
     pub(crate) keys: Keys,
+    pub(crate) fleet: Fleet,
     pub(crate) listeners: Option<Box<[Box<str>]>>,
     pub(crate) certificates: Box<[Pattern]>,
     pub(crate) secrets: Box<[StoredSecret]>,
@@ -69,6 +71,16 @@ impl User {
     #[inline]
     pub fn rights(&self) -> Rights {
         self.rights
+    }
+
+    /// What it does in environments of a fleet.
+    pub fn fleet(&self) -> &Fleet {
+        &self.fleet
+    }
+
+    /// Whether an app is one of its own: of those of its `apps`; all, where it has none.
+    pub fn has_app(&self, app: &str) -> bool {
+        !matches!(&self.keys, Keys::Apps(apps) if !self.keys.have_app(apps, app))
     }
 
     /// The keys that it may touch.

@@ -9,7 +9,7 @@ use anyhow::{Context, anyhow, ensure};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use moneta_users::edit::{self, NewUser};
 use moneta_users::secret::{self, StoredSecret};
-use moneta_users::{Keys, Right, Roster};
+use moneta_users::{Keys, Right, Role, Roster};
 
 /// The mode of a file that is made here.
 const MODE: u32 = 0o600;
@@ -39,6 +39,16 @@ pub fn command() -> Command {
                 .arg(rights.help("What it may do, with commas between"))
                 .arg(many("prefix", "PREFIX", "How its keys begin; may be repeated; without one all keys are its"))
                 .arg(many("app", "APP", "On a proxy, an app whose keys are its; may be repeated").conflicts_with("prefix"))
+                .arg(many("environment", "NAME", "An environment of a fleet; may be repeated; * stands for all").requires("roles"))
+                .arg(
+                    Arg::new("roles")
+                        .long("roles")
+                        .value_name("ROLES")
+                        .value_delimiter(',')
+                        .value_parser(Role::ALL.map(Role::name))
+                        .requires("environment")
+                        .help("What it does there, with commas between"),
+                )
                 .arg(many("certificate", "NAME", "A DNS name or URI of its certificates, which may end in *; may be repeated"))
                 .arg(many("listener", "NAME", "A listener that it may use; may be repeated; without one all"))
                 .arg(password.clone())
@@ -96,6 +106,8 @@ fn new_user(matches: &ArgMatches, name: &str, secret: Option<StoredSecret>) -> N
         apps: list("app"),
         certificates: list("certificate"),
         listeners: list("listener"),
+        environments: list("environment"),
+        roles: list("roles"),
         secret,
     }
 }
@@ -188,6 +200,11 @@ fn list(path: &Path) -> anyhow::Result<()> {
         }
         if let Some(listeners) = user.listeners() {
             write!(out, "  listeners {}", listeners.join(","))?;
+        }
+        let (environments, roles) = (user.fleet().environments(), user.fleet().roles());
+        if !environments.is_empty() {
+            let roles: Vec<&str> = roles.iter().map(|role| role.name()).collect();
+            write!(out, "  environments {}  roles {}", environments.join(","), roles.join(","))?;
         }
         let certificates: Vec<String> = user.certificates().collect();
         if !certificates.is_empty() {
