@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{Ended, Node, connect_unix, moneta, output};
+use common::{Node, Process, connect_unix, moneta, output};
 use fastrand::Rng;
 
 const COPIES: usize = 3;
@@ -90,7 +90,7 @@ struct Copy {
     tier: Tier,
     folder: PathBuf,
     node: Option<Node>,
-    readers: Vec<Ended>,
+    readers: Vec<Process>,
 }
 
 impl Copy {
@@ -118,7 +118,7 @@ impl Copy {
                 let mut command = moneta(&["feed", address, "--from", "1h", "--follow", "--into"]);
                 command.arg(Self::socket(folder, other)).arg("--cursor-file");
                 command.arg(folder.join(format!("cursor{}-{other}", self.number)));
-                Ended(command.stderr(std::process::Stdio::null()).spawn().expect("the binary runs"))
+                Process::start(&mut command)
             })
             .collect();
         self.node = Some(node);

@@ -10,12 +10,12 @@ mod pasted;
 #[path = "feed/whole.rs"]
 mod whole;
 
-use std::process::{Child, Command};
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use common::{Ended, Node, moneta, printed, refused};
+use common::{Node, Process, moneta, printed, refused};
 use fastrand::Rng;
 use moneta_store::Version;
 
@@ -40,14 +40,13 @@ fn admin_of(node: &Node) -> String {
 }
 
 /// A feed that goes on until it is dropped.
-fn feed(from: &str, into: &Node, cursor: &std::path::Path) -> Ended {
+fn feed(from: &str, into: &Node, cursor: &std::path::Path) -> Process {
     feed_to(from, &into.address().to_string(), cursor)
 }
 
-fn feed_to(from: &str, into: &str, cursor: &std::path::Path) -> Ended {
+fn feed_to(from: &str, into: &str, cursor: &std::path::Path) -> Process {
     let mut command: Command = moneta(&["feed", from, "--into", into, "--from", "1h"]);
-    let child: Child = command.arg("--cursor-file").arg(cursor).spawn().expect("the binary runs");
-    Ended(child)
+    Process::start(command.arg("--cursor-file").arg(cursor))
 }
 
 #[test]

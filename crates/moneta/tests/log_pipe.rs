@@ -4,10 +4,8 @@ mod common;
 
 use std::io::{Read, Write};
 use std::process::Stdio;
-use std::time::{Duration, Instant};
 
-use common::{Ended, Node, connect, file, moneta, pid};
-use nix::sys::signal::{Signal, kill};
+use common::{Node, Process, connect, file, moneta};
 
 /// Far more lines than a pipe of 64 KiB and the queue of the log hold.
 const CONNECTIONS: usize = 30_000;
@@ -15,12 +13,12 @@ const CONNECTIONS: usize = 30_000;
 #[test]
 fn a_log_that_is_not_read_holds_up_neither_clients_nor_the_end() {
     let arguments = ["serve", "-p", "0", "--admin", "127.0.0.1:0", "-vv", "-t", "1"];
-    let mut child =
-        Ended(moneta(&arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary runs"));
+    let mut command = moneta(&arguments);
+    let (mut process, pipes) = Process::start_raw(command.stdout(Stdio::piped()).stderr(Stdio::piped()));
     // Held open, and never read.
-    let _log = child.0.stderr.take();
+    let _log = pipes.stderr;
     let mut screen = String::new();
-    let mut stdout = child.0.stdout.take().expect("stdout is piped");
+    let mut stdout = pipes.stdout.expect("stdout is piped");
     while !screen.contains("\nstop ") {
         let mut bytes = [0; 1024];
         let read = stdout.read(&mut bytes).expect("the screen comes");
@@ -40,12 +38,7 @@ fn a_log_that_is_not_read_holds_up_neither_clients_nor_the_end() {
     }
     let dropped = metric(&admin, "moneta_log_lines_left_out_total{reason=\"queue\"}");
     assert!(dropped > 0.0, "the test must write more lines than are held");
-    kill(pid(&child.0), Signal::SIGTERM).expect("the node runs");
-    let start = Instant::now();
-    while child.0.try_wait().expect("it is our child").is_none() {
-        assert!(start.elapsed() < Duration::from_secs(60), "the node does not end");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    process.end();
 }
 
 #[test]

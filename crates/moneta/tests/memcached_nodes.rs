@@ -4,73 +4,16 @@ mod common;
 
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Write as _};
-use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Command;
+use std::time::Instant;
 
-use common::{Node, file, moneta};
-use nix::sys::signal::{Signal, kill};
+use common::{Memcached, Node, PATIENCE, file, moneta, until};
 
 const ZONES: [&str; 3] = ["a", "b", "c"];
-/// Far more than anything takes on a loaded machine.
-const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A memcached on a Unix socket; killed when dropped.
-struct Memcached {
-    process: Option<Child>,
-    path: PathBuf,
-}
-
-impl Memcached {
-    fn start(path: PathBuf) -> Self {
-        let mut memcached = Self { process: None, path };
-        memcached.run();
-        memcached
-    }
-
-    /// Starts it, empty.
-    fn run(&mut self) {
-        let _ = std::fs::remove_file(&self.path);
-        let mut command = Command::new("memcached");
-        command.arg("-s").arg(&self.path).args(["-m", "64", "-t", "1"]);
-        if nix::unistd::geteuid().is_root() {
-            command.args(["-u", "root"]);
-        }
-        let spawned = command.stdin(Stdio::null()).spawn();
-        self.process = Some(spawned.expect("these tests need a memcached: `make test` installs it"));
-        until("memcached listens", || UnixStream::connect(&self.path).is_ok());
-    }
-
-    fn kill(&mut self) {
-        if let Some(mut process) = self.process.take() {
-            let _ = process.kill();
-            let _ = process.wait();
-        }
-    }
-
-    fn signal(&self, signal: Signal) {
-        let process = self.process.as_ref().expect("it runs");
-        kill(common::pid(process), signal).expect("it runs");
-    }
-
-    fn exchange(&self, requests: &str) -> String {
-        common::exchange(common::connect_unix(&self.path).expect("it accepts"), requests)
-    }
-}
-
-impl Drop for Memcached {
-    fn drop(&mut self) {
-        self.kill();
-    }
-}
-
-fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let from = Instant::now();
-    while !holds() {
-        assert!(from.elapsed() < PATIENCE, "{what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+fn exchange(memcached: &Memcached, requests: &str) -> String {
+    common::exchange(common::connect_unix(memcached.path()).expect("it accepts"), requests)
 }
 
 struct Fleet {
@@ -82,10 +25,10 @@ impl Fleet {
     /// One memcached in each of so many zones.
     fn start(zones: usize) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
-        let node = |zone: &str| Memcached::start(folder.path().join(format!("{zone}.sock")));
+        let node = |zone: &str| Memcached::start(folder.path().join(format!("{zone}.sock")), &["-t", "1"]);
         let nodes: Vec<Memcached> = ZONES[..zones].iter().map(|zone| node(zone)).collect();
         let fleet = Self { nodes, folder };
-        let addresses: Vec<String> = fleet.nodes.iter().map(|node| node.path.display().to_string()).collect();
+        let addresses: Vec<String> = fleet.nodes.iter().map(|node| node.path().display().to_string()).collect();
         fleet.write_topology(1, &addresses);
         fleet
     }
@@ -112,9 +55,9 @@ impl Fleet {
 
     /// All memcacheds answer so.
     fn all(&self, request: &str, expected: &str) {
-        for node in self.nodes.iter().filter(|node| node.process.is_some()) {
-            until(&format!("{}: {request:?} is not {expected:?}", node.path.display()), || {
-                node.exchange(request) == expected
+        for node in self.nodes.iter().filter(|node| node.runs()) {
+            until(&format!("{}: {request:?} is not {expected:?}", node.path().display()), || {
+                exchange(node, request) == expected
             });
         }
     }
@@ -135,7 +78,7 @@ fn memcacheds_are_written_in_all_zones_and_read_in_the_near_one() {
     let mut fleet = Fleet::start(3);
     // What clients have written before there was a proxy.
     for node in &fleet.nodes {
-        node.exchange("set before 0 0 3\r\nold\r\nset number 0 0 1\r\n5\r\n");
+        exchange(node, "set before 0 0 3\r\nold\r\nset number 0 0 1\r\n5\r\n");
     }
     let (a, b) = (fleet.proxy("a", &[]), fleet.proxy("b", &["--eject-after", "1"]));
     // The first thing that a proxy is asked may depend on what is there.
@@ -157,7 +100,7 @@ fn memcacheds_are_written_in_all_zones_and_read_in_the_near_one() {
 
     // CAS values are the near copy's, and compare with the home's all the same.
     for key in ["cas1", "cas2", "cas3", "cas4"] {
-        fleet.nodes[0].exchange("set other 0 0 1\r\nx\r\n");
+        exchange(&fleet.nodes[0], "set other 0 0 1\r\nx\r\n");
         assert_eq!(a.exchange(&format!("set {key} 0 0 1\r\n1\r\n")), "STORED\r\n");
         fleet.all(&format!("get {key}\r\n"), &hit(key, "1"));
         let known = cas(&b.exchange(&format!("gets {key}\r\n")));
@@ -168,7 +111,7 @@ fn memcacheds_are_written_in_all_zones_and_read_in_the_near_one() {
 
     // So are those that a touch shows.
     for key in ["gats1", "gats2", "gats3", "gats4"] {
-        fleet.nodes[1].exchange("set other 0 0 1\r\nx\r\n");
+        exchange(&fleet.nodes[1], "set other 0 0 1\r\nx\r\n");
         assert_eq!(b.exchange(&format!("set {key} 0 0 1\r\n1\r\n")), "STORED\r\n");
         fleet.all(&format!("get {key}\r\n"), &hit(key, "1"));
         let known = cas(&b.exchange(&format!("gats 100 {key}\r\n")));
@@ -178,7 +121,7 @@ fn memcacheds_are_written_in_all_zones_and_read_in_the_near_one() {
 
     // And those that a change tells.
     for key in ["told1", "told2", "told3", "told4"] {
-        fleet.nodes[2].exchange("set other 0 0 1\r\nx\r\n");
+        exchange(&fleet.nodes[2], "set other 0 0 1\r\nx\r\n");
         let told = |answer: String| answer.trim().strip_prefix("HD c").and_then(|cas| cas.parse().ok());
         let added: Option<u64> = told(b.exchange(&format!("ms {key} 1 ME c\r\n1\r\n")));
         assert_eq!(Some(cas(&b.exchange(&format!("gets {key}\r\n")))), added, "{key}");
@@ -188,7 +131,7 @@ fn memcacheds_are_written_in_all_zones_and_read_in_the_near_one() {
 
     assert_eq!(b.exchange("touch key 100\r\n"), "TOUCHED\r\n");
     for node in &fleet.nodes {
-        let left = node.exchange("mg key t\r\n");
+        let left = exchange(node, "mg key t\r\n");
         assert!(left.starts_with("HD t9") || left.starts_with("HD t100"), "{left}");
     }
     assert_eq!(a.exchange("delete key\r\n"), "DELETED\r\n");
@@ -201,10 +144,10 @@ fn memcacheds_are_written_in_all_zones_and_read_in_the_near_one() {
     }
     assert_eq!(b.exchange("set while 0 0 2\r\nup\r\n"), "STORED\r\n");
     fleet.nodes[1].run();
-    until("the node is not given what it missed", || fleet.nodes[1].exchange("get while\r\n") == hit("while", "up"));
+    until("the node is not given what it missed", || exchange(&fleet.nodes[1], "get while\r\n") == hit("while", "up"));
     until("the node is not filled by reads", || {
         b.exchange("get number\r\n") == hit("number", "9")
-            && fleet.nodes[1].exchange("get number\r\n") == hit("number", "9")
+            && exchange(&fleet.nodes[1], "get number\r\n") == hit("number", "9")
     });
     assert_eq!(a.exchange("flush_all\r\n"), "OK\r\n");
     fleet.all("get number\r\n", "END\r\n");
@@ -222,14 +165,14 @@ fn a_copy_that_was_away_is_told_of_changes() {
         assert_eq!(proxy.exchange(&format!("set {key} 0 0 1\r\n1\r\n")), "STORED\r\n");
         fleet.all(&format!("get {key}\r\n"), &hit(key, "1"));
     }
-    fleet.nodes[2].signal(Signal::SIGSTOP);
+    fleet.nodes[2].process().stop();
     assert_eq!(proxy.exchange("set other 0 0 1\r\n1\r\n"), "STORED\r\n");
     proxy.wait_for_log("it is not asked until");
     for key in &keys {
         assert_eq!(proxy.exchange(&format!("incr {key} 1\r\n")), "2\r\n");
         assert_eq!(proxy.exchange(&format!("append {key} 0 0 1\r\n0\r\n")), "STORED\r\n");
     }
-    fleet.nodes[2].signal(Signal::SIGCONT);
+    fleet.nodes[2].process().cont();
     for key in &keys {
         fleet.all(&format!("get {key}\r\n"), &hit(key, "20"));
         assert_eq!(proxy.exchange(&format!("incr {key} 1\r\n")), "21\r\n");
@@ -280,7 +223,7 @@ fn the_second_request_of_a_read_waits_for_no_timer() {
     each(&|number| format!("md key{number} I T600\r\n"), &|_| "HD\r\n".into());
     each(&get, &value);
     // The near copy has lost them: another one is asked.
-    assert_eq!(fleet.nodes[0].exchange("flush_all\r\n"), "OK\r\n");
+    assert_eq!(exchange(&fleet.nodes[0], "flush_all\r\n"), "OK\r\n");
     each(&get, &value);
 }
 
@@ -290,7 +233,7 @@ fn one_copy_is_as_memcached_itself() {
     let fleet = Fleet::start(1);
     let proxy = fleet.proxy("a", &[]);
     assert_eq!(proxy.exchange("mg token N30 v t\r\n"), "VA 0 t30 W\r\n\r\n");
-    assert_eq!(proxy.exchange("mg token v\r\n"), fleet.nodes[0].exchange("mg token v\r\n"));
+    assert_eq!(proxy.exchange("mg token v\r\n"), exchange(&fleet.nodes[0], "mg token v\r\n"));
     assert_eq!(proxy.exchange("set k 7 0 1\r\n1\r\nprepend k 0 0 1\r\n0\r\n"), "STORED\r\nSTORED\r\n");
     assert_eq!(proxy.exchange("get k\r\n"), "VALUE k 7 2\r\n01\r\nEND\r\n");
     let known = cas(&proxy.exchange("gets k\r\n"));
@@ -329,7 +272,7 @@ fn a_fleet_moves_from_memcached_zone_by_zone() {
     for key in &keys {
         assert_eq!(proxy.exchange(&format!("set {key} 0 0 1\r\n1\r\n")), "STORED\r\n");
     }
-    let mut addresses: Vec<String> = fleet.nodes.iter().map(|node| node.path.display().to_string()).collect();
+    let mut addresses: Vec<String> = fleet.nodes.iter().map(|node| node.path().display().to_string()).collect();
     let mut moved = Vec::new();
     for zone in 0..ZONES.len() {
         let writer = (zone + 1).to_string();
@@ -352,7 +295,10 @@ fn a_fleet_moves_from_memcached_zone_by_zone() {
     drop(fleet.nodes);
     for key in &keys {
         for node in &moved {
-            node.wait_for(|| node.exchange(&format!("get {key}\r\n")) == hit(key, "4"), "a copy lacks the last change");
+            node.wait_for(
+                || node.exchange(&format!("get {key}\r\n")) == hit(key, "4"),
+                "a copy lacks the last change",
+            );
         }
     }
 }
@@ -361,7 +307,7 @@ fn a_fleet_moves_from_memcached_zone_by_zone() {
 #[test]
 fn a_node_s_address_goes_from_moneta_to_memcached_and_back() {
     let mut fleet = Fleet::start(3);
-    let path = fleet.nodes[0].path.clone();
+    let path = fleet.nodes[0].path().to_owned();
     let moneta_there = || {
         let _ = std::fs::remove_file(&path);
         let path = path.to_str().expect("plain");
@@ -403,9 +349,9 @@ fn an_empty_moneta_node_is_filled_from_a_memcached_by_what_is_read() {
     let fleet = Fleet::start(1);
     let arguments = ["--cluster", "--writer-id", "1", "--threads", "1", "-m", "64"];
     let node = Node::run(moneta(&["serve", "-p", "0", "--admin", "off"]).args(arguments));
-    fleet.write_topology(1, &[fleet.nodes[0].path.display().to_string(), node.address().to_string()]);
+    fleet.write_topology(1, &[fleet.nodes[0].path().display().to_string(), node.address().to_string()]);
     let proxy = fleet.proxy("b", &["--ack", "one", "--retry-budget", "100"]);
-    assert_eq!(fleet.nodes[0].exchange("set k 5 600 3\r\nold\r\nset l 0 0 3\r\nold\r\n"), "STORED\r\nSTORED\r\n");
+    assert_eq!(exchange(&fleet.nodes[0], "set k 5 600 3\r\nold\r\nset l 0 0 3\r\nold\r\n"), "STORED\r\nSTORED\r\n");
     // In its first half second the node creates nothing that came from elsewhere.
     until("the node is filled", || {
         assert_eq!(proxy.exchange("get k\r\n"), "VALUE k 5 3\r\nold\r\nEND\r\n");

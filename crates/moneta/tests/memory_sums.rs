@@ -45,13 +45,6 @@ fn moneta(arguments: &[&str]) -> Command {
     command
 }
 
-/// The most that a process has held, in bytes.
-fn peak(node: &Node) -> usize {
-    let status = std::fs::read_to_string(format!("/proc/{}/status", node.pid())).expect("it runs");
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("Linux tells it");
-    line.trim().trim_end_matches(" kB").trim().parse::<usize>().expect("a number") * KIB
-}
-
 fn admin(node: &Node) -> SocketAddr {
     let line = node.screen.iter().find(|line| line.starts_with("admin on")).expect("it has an admin port");
     line.split("http://").nth(1).and_then(|rest| rest.split_whitespace().next()?.parse().ok()).expect("an address")
@@ -172,7 +165,7 @@ fn a_node_holds_no_more_than_its_options_add_up_to() {
     ask_for_all(&node);
     let connections = attack(&node);
     let feed = MEMORY * MIB / 100;
-    let (sum, seen) = (MEMORY * MIB + feed + server_sum(connections), peak(&node));
+    let (sum, seen) = (MEMORY * MIB + feed + server_sum(connections), node.peak_bytes() as usize);
     println!("a node of {} MiB at most held {} MiB", sum / MIB, seen / MIB);
     assert!(seen <= sum, "{} MiB are more than {} MiB", seen / MIB, sum / MIB);
     assert_eq!(node.exchange("mn\r\n"), "MN\r\n", "it goes on");
@@ -202,7 +195,7 @@ fn a_proxy_holds_no_more_than_its_options_add_up_to() {
     // Of each node: hints, and for each connection to it (one, and one for large values) the requests that wait and the reply
     // that arrives.
     let of_nodes = nodes.len() * (4 * MIB + THREADS * 2 * (4 * MIB + 3 * ITEM_MAX));
-    let (sum, seen) = (of_nodes + server_sum(connections), peak(&proxy));
+    let (sum, seen) = (of_nodes + server_sum(connections), proxy.peak_bytes() as usize);
     println!("a proxy of {} MiB at most held {} MiB", sum / MIB, seen / MIB);
     assert!(seen <= sum, "{} MiB are more than {} MiB", seen / MIB, sum / MIB);
     assert_eq!(proxy.exchange("mn\r\n"), "MN\r\n", "it goes on");

@@ -8,7 +8,7 @@ use std::io::{Read, Write};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::Path;
 
-use common::{Ended, Node, connect, connect_unix, exchange, file, moneta, output, printed, refused};
+use common::{Node, Process, connect, connect_unix, exchange, file, moneta, output, printed, refused};
 use nix::sys::signal::Signal;
 
 const HELLO: &str = "set greeting 0 60 5\r\nhello\r\nget greeting\r\n";
@@ -312,18 +312,11 @@ fn a_node_whose_first_screen_is_not_read_serves() {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("socket");
     let mut node = moneta(&["serve", "-s", socket.to_str().unwrap(), "--admin", "off"]);
-    let node = node.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::null()).spawn().unwrap();
-    let mut node = Ended(node);
-    drop(node.0.stdout.take());
-    let mut reply = None;
-    for _ in 0..6_000 {
-        if let Ok(stream) = connect_unix(&socket) {
-            reply = Some(exchange(stream, HELLO));
-            break;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(10));
-    }
-    assert_eq!(reply.as_deref(), Some(HELLO_REPLY));
+    let node = node.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::null());
+    let (node, pipes) = Process::start_raw(node);
+    drop(pipes);
+    node.until("it listens", || connect_unix(&socket).is_ok());
+    assert_eq!(exchange(connect_unix(&socket).unwrap(), HELLO), HELLO_REPLY);
 }
 
 #[test]

@@ -2,11 +2,10 @@
 
 mod common;
 
-use std::io::{Read, Write};
+use std::io::Write;
 use std::process::{Command, Output, Stdio};
 
-use common::{Ended, Node, file, moneta, output, pid};
-use nix::sys::signal::{Signal, kill};
+use common::{Node, Process, Signal, file, moneta, output};
 
 /// Two nodes in RAM; the second lacks a key, has one that the first lacks, and three others in another form.
 fn different() -> (Node, Node) {
@@ -92,11 +91,10 @@ fn keys_may_come_from_a_file_or_standard_input() {
     assert!(report.contains("compared                           2"), "{report}");
 
     let mut command = verify(&a, &b, &["--keys", "-", "--json"]);
-    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the binary runs");
-    child.stdin.take().expect("piped").write_all(b"same:1\nextra\n").expect("it reads");
-    let output = child.wait_with_output().expect("it ends");
-    assert_eq!(output.status.code(), Some(1));
-    let report: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let (mut process, pipes) = Process::start_raw(command.stdin(Stdio::piped()).stdout(Stdio::piped()));
+    pipes.stdin.expect("piped").write_all(b"same:1\nextra\n").expect("it reads");
+    let report: serde_json::Value = serde_json::from_reader(pipes.stdout.expect("piped")).expect("JSON");
+    assert_eq!(process.wait().code(), Some(1));
     assert_eq!((&report["counts"]["compared"], &report["counts"]["only_in_b"]), (&2.into(), &1.into()));
 }
 
@@ -104,23 +102,17 @@ fn keys_may_come_from_a_file_or_standard_input() {
 fn a_signal_ends_it_with_what_it_has() {
     let (a, b) = different();
     let mut command = verify(&a, &b, &["--json", "--rate", "1", "--keys", "-"]);
-    command.stdin(Stdio::piped()).stdout(Stdio::piped());
-    let mut child = Ended(command.spawn().expect("the binary runs"));
-    let mut stdin = child.0.stdin.take().expect("piped");
+    let (mut process, pipes) = Process::start_raw(command.stdin(Stdio::piped()).stdout(Stdio::piped()));
+    let mut stdin = pipes.stdin.expect("piped");
     // More than are compared before the signal comes: at this rate, 104 keys take as many seconds.
     let keys: String = (0..100).map(|number| format!("same:{number}\n")).collect();
     stdin.write_all(keys.as_bytes()).expect("it reads");
     drop(stdin);
     // It is ready for signals before it asks the first server what it is.
-    while a.exchange("stats\r\n").contains("STAT cmd_meta 0\r\n") {
-        assert_eq!(child.0.try_wait().expect("it is our child"), None, "it ends before it begins");
-        std::thread::sleep(std::time::Duration::from_millis(10));
-    }
-    kill(pid(&child.0), Signal::SIGINT).expect("it runs");
-    let mut text = String::new();
-    child.0.stdout.take().expect("piped").read_to_string(&mut text).expect("it prints text");
-    assert_eq!(child.0.wait().expect("it ends").code(), Some(2));
-    let report: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    process.until("it begins", || !a.exchange("stats\r\n").contains("STAT cmd_meta 0\r\n"));
+    process.signal(Signal::SIGINT);
+    let report: serde_json::Value = serde_json::from_reader(pipes.stdout.expect("piped")).expect("JSON");
+    assert_eq!(process.wait().code(), Some(2));
     assert_eq!((&report["incomplete"], &report["conclusion"]), (&"interrupted".into(), &"incomplete".into()));
 }
 

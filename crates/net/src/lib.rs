@@ -10,6 +10,7 @@
 //! - `HttpClient` (feature `http`): what asks admin ports.
 //! - [`CertificateNames`]: who is at the other end, where a certificate says it.
 //! - [`accept`]: the connections that others make.
+//! - [`ports`]: free ports for processes that are started again on them.
 
 mod address;
 #[cfg(feature = "tokio")]
@@ -26,6 +27,7 @@ mod lookup;
 mod names;
 mod opening;
 mod outward;
+pub mod ports;
 mod received;
 mod socket;
 mod stream;

@@ -5,7 +5,6 @@
 mod admin;
 mod certificates;
 mod plan;
-mod ports;
 mod private;
 mod process;
 mod roll;
@@ -18,6 +17,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use clap::{ArgMatches, Args, Command, FromArgMatches};
+use moneta_net::ports;
 use nix::fcntl::{Flock, FlockArg};
 
 use self::certificates::Certificates;

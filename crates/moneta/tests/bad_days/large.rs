@@ -99,13 +99,6 @@ fn large_reads_over_a_thin_cable_cost_themselves() {
     }
 }
 
-/// The memory of a process, in bytes: the most that it had so far.
-fn peak(proxy: &Proxy) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{}/status", proxy.process.pid())).expect("it runs");
-    let line = status.lines().find(|line| line.starts_with("VmHWM:")).expect("the kernel tells");
-    line.split_whitespace().nth(1).and_then(|kib| kib.parse::<u64>().ok()).expect("a number") << 10
-}
-
 /// What clients do not read stays on the nodes, or is an error.
 #[test]
 fn many_large_values_that_no_client_reads_take_no_more_memory_than_is_allowed() {
@@ -117,7 +110,7 @@ fn many_large_values_that_no_client_reads_take_no_more_memory_than_is_allowed() 
     let proxy = fleet.proxy("b", &["--client-memory", "32m"]);
     let mut client = Client::of(proxy.process.address());
     assert_eq!(client.round(0..20), (20, 20));
-    let before = peak(&proxy);
+    let before = proxy.process.peak_bytes();
     let requests = get_large().repeat(20);
     let mut streams: Vec<TcpStream> = (0..20).map(|_| connect(proxy.process.address())).collect();
     for stream in &mut streams {
@@ -128,7 +121,7 @@ fn many_large_values_that_no_client_reads_take_no_more_memory_than_is_allowed() 
         assert_eq!(client.round(0..20), (20, 20), "others go on");
         std::thread::sleep(std::time::Duration::from_millis(50));
     }
-    let grew = peak(&proxy).saturating_sub(before);
+    let grew = proxy.process.peak_bytes().saturating_sub(before);
     println!("{} MiB more", grew >> 20);
     // For clients, for values on their way, and what an allocator and a kernel's page sizes add.
     assert!(grew <= 2 * ALLOWED + (32 << 20), "{} MiB more", grew >> 20);

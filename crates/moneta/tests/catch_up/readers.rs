@@ -126,12 +126,6 @@ fn hostile_peer(listener: &TcpListener) {
     }
 }
 
-fn resident_mib(node: &Node) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{}/status", node.pid())).expect("it runs");
-    let line = status.lines().find(|line| line.starts_with("VmHWM")).expect("its peak");
-    line.split_whitespace().nth(1).and_then(|word| word.parse::<u64>().ok()).expect("a number") >> 10
-}
-
 #[test]
 fn a_peer_that_sends_what_has_no_end_does_not_fill_a_nodes_memory() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -151,7 +145,7 @@ fn a_peer_that_sends_what_has_no_end_does_not_fill_a_nodes_memory() {
     let before = {
         let mut node = Node::run(&mut moneta(&arguments));
         node.exchange("set key 0 0 1\r\nx\r\n");
-        let before = resident_mib(&node);
+        let before = node.peak_bytes() >> 20;
         node.signal(Signal::SIGTERM);
         node.wait();
         before
@@ -159,6 +153,6 @@ fn a_peer_that_sends_what_has_no_end_does_not_fill_a_nodes_memory() {
     let node = Node::run(moneta(&arguments).args(["--catch-up", &topology]));
     node.wait_for_log("the feed of a node cannot be read");
     std::thread::sleep(std::time::Duration::from_secs(2));
-    let after = resident_mib(&node);
+    let after = node.peak_bytes() >> 20;
     assert!(after < before + 24, "{before} MiB before, {after} MiB with it");
 }

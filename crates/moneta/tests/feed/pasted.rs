@@ -60,21 +60,10 @@ fn the_readmes_two_nodes_work_as_they_are_pasted() {
 }
 
 /// Runs a feed until it has said all of these words, in this order.
-fn says(command: &mut Command, meanwhile: impl Fn(usize), words: &[&str]) -> Ended {
-    let folder = tempfile::tempdir().expect("a folder");
-    let log = folder.path().join("log");
-    let stderr = File::create(&log).expect("a file");
-    let running = Ended(command.stderr(stderr).spawn().expect("the binary runs"));
-    let begun = Instant::now();
+fn says(command: &mut Command, meanwhile: impl Fn(usize), words: &[&str]) -> Process {
+    let running = Process::start(command);
     for (number, word) in words.iter().enumerate() {
-        loop {
-            let text = std::fs::read_to_string(&log).unwrap_or_default();
-            if text.contains(word) {
-                break;
-            }
-            assert!(begun.elapsed() < PATIENCE, "{word}: {text}");
-            thread::sleep(Duration::from_millis(20));
-        }
+        running.until_it_says(word);
         meanwhile(number);
     }
     running

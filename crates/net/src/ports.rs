@@ -5,12 +5,11 @@
 //! processes of one network namespace share as they share ports; two that choose at the same time choose different ones.
 
 use std::fs;
+use std::io;
 use std::net::TcpListener;
 use std::ops::Range;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
-
-use anyhow::ensure;
 
 /// What the system takes for outgoing connections.
 const SYSTEM_RANGE: &str = "/proc/sys/net/ipv4/ip_local_port_range";
@@ -22,7 +21,9 @@ const USUAL_END: u16 = 32_768;
 const FEW: usize = 1_000;
 
 /// Ports that no other caller gets while this lives.
+#[derive(Debug)]
 pub struct Claimed {
+    /// In the order of their claim.
     pub ports: Vec<u16>,
     _claims: Vec<UnixListener>,
 }
@@ -31,12 +32,12 @@ pub struct Claimed {
 ///
 /// # Errors
 /// If there are too few.
-pub fn claim(count: usize) -> anyhow::Result<Claimed> {
+pub fn claim(count: usize) -> io::Result<Claimed> {
     let system = fs::read_to_string(SYSTEM_RANGE).unwrap_or_default();
     let range = outside(&system);
     let mut claimed = Claimed { ports: Vec::with_capacity(count), _claims: Vec::with_capacity(count) };
     // Where one begins to look differs, so that ports of processes that are away are seldom met.
-    let from = getrandom::u32()? as usize;
+    let from = getrandom::u32().map_err(io::Error::other)? as usize;
     for step in 0..range.len() {
         if claimed.ports.len() == count {
             break;
@@ -50,7 +51,10 @@ pub fn claim(count: usize) -> anyhow::Result<Claimed> {
             claimed._claims.push(claim);
         }
     }
-    ensure!(claimed.ports.len() == count, "there are no {count} free ports in {range:?}");
+    if claimed.ports.len() < count {
+        let why = format!("there are no {count} free ports in {range:?}");
+        return Err(io::Error::new(io::ErrorKind::AddrNotAvailable, why));
+    }
     Ok(claimed)
 }
 

@@ -1,0 +1,66 @@
+//! A real memcached, for tests of what talks to one.
+
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+
+use super::commands::memcached;
+use super::running::Process;
+
+/// A memcached on a Unix socket. It may be killed and [started again](Self::run) there, empty.
+#[derive(Debug)]
+pub struct Memcached {
+    process: Option<Process>,
+    path: PathBuf,
+    options: Vec<String>,
+}
+
+impl Memcached {
+    /// Starts one with 64 MiB and these further options, and waits until it listens.
+    ///
+    /// # Panics
+    /// If there is none to start.
+    pub fn start(path: PathBuf, options: &[&str]) -> Self {
+        let options = options.iter().map(|option| (*option).to_owned()).collect();
+        let mut memcached = Self { process: None, path, options };
+        memcached.run();
+        memcached
+    }
+
+    /// Starts it, in place of one that may run.
+    ///
+    /// # Panics
+    /// If it cannot be started.
+    pub fn run(&mut self) {
+        self.kill();
+        let _ = std::fs::remove_file(&self.path);
+        let mut command = memcached();
+        command.args(["-m", "64", "-s"]).arg(&self.path).args(&self.options);
+        let process = Process::try_start(&mut command);
+        let process = process.unwrap_or_else(|error| panic!("{error}: `make test` installs memcached"));
+        process.until("memcached listens", || UnixStream::connect(&self.path).is_ok());
+        self.process = Some(process);
+    }
+
+    /// Where it listens.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Kills it; its socket's file stays.
+    pub fn kill(&mut self) {
+        self.process = None;
+    }
+
+    /// Whether it was not killed.
+    pub fn runs(&self) -> bool {
+        self.process.is_some()
+    }
+
+    /// Its process, for signals.
+    ///
+    /// # Panics
+    /// If it was killed.
+    pub fn process(&self) -> &Process {
+        self.process.as_ref().expect("memcached runs")
+    }
+}
