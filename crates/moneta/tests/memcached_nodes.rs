@@ -295,10 +295,7 @@ fn a_fleet_moves_from_memcached_zone_by_zone() {
     drop(fleet.nodes);
     for key in &keys {
         for node in &moved {
-            node.wait_for(
-                || node.exchange(&format!("get {key}\r\n")) == hit(key, "4"),
-                "a copy lacks the last change",
-            );
+            node.wait_for(|| node.exchange(&format!("get {key}\r\n")) == hit(key, "4"), "a copy lacks the last change");
         }
     }
 }
