@@ -1,0 +1,94 @@
+//! A chain as the end of a feed's pump.
+
+use std::io;
+
+use moneta_feed::{Mark, Sink, SinkError};
+use moneta_store::feed::Change;
+
+use crate::chain::{Chain, Draft};
+use crate::error::SegmentError;
+
+/// How segments are written.
+#[derive(Clone, Debug)]
+pub struct Form {
+    /// The source as segments name it.
+    pub source: String,
+    /// Bytes after which a segment ends, at the next mark.
+    pub segment_bytes: u64,
+    /// Blocks are compressed.
+    pub compresses: bool,
+}
+
+/// Bytes of a segment, unless something else is asked for.
+pub const SEGMENT_BYTES: u64 = 64 << 20;
+
+/// Writes changes into segments. They end at marks: the pump's owner tells of these by [`ChainSink::reached`].
+pub struct ChainSink {
+    chain: Chain,
+    form: Form,
+    now: Box<dyn Fn() -> u64 + Send>,
+    draft: Option<Draft>,
+}
+
+impl ChainSink {
+    /// Adds to `chain`. `now`: Unix milliseconds.
+    pub fn new(chain: Chain, form: Form, now: Box<dyn Fn() -> u64 + Send>) -> Self {
+        Self { chain, form, now, draft: None }
+    }
+
+    /// The chain, with what is committed.
+    pub fn chain(&self) -> &Chain {
+        &self.chain
+    }
+
+    /// All up to this mark was taken. Commits the segment if it is long enough, or `must` be.
+    ///
+    /// # Errors
+    /// If the archive does not take it, or another process writes the chain.
+    pub fn reached(&mut self, mark: &Mark, must: bool) -> Result<(), SegmentError> {
+        let is_due = |draft: &Draft| must || draft.writer.length() >= self.form.segment_bytes;
+        match self.draft.take_if(|draft| is_due(draft)) {
+            Some(draft) => self.chain.commit(draft, &mark.cursor, mark.watermark),
+            None => Ok(()),
+        }
+    }
+
+    /// No more comes: the chain is done. What is not committed is dropped.
+    ///
+    /// # Errors
+    /// If the archive does not take it.
+    pub fn finish(mut self) -> Result<Chain, SegmentError> {
+        self.draft = None;
+        self.chain.finish()?;
+        Ok(self.chain)
+    }
+
+    fn draft(&mut self) -> Result<&mut Draft, SegmentError> {
+        if self.draft.is_none() {
+            self.draft = Some(self.chain.begin(&self.form.source, (self.now)(), self.form.compresses)?);
+        }
+        Ok(self.draft.as_mut().expect("it was begun"))
+    }
+}
+
+impl Sink for ChainSink {
+    fn take(&mut self, changes: Vec<Change>) -> Result<(), SinkError> {
+        if changes.is_empty() {
+            return Ok(());
+        }
+        let now = (self.now)();
+        let draft = self.draft().map_err(io::Error::other)?;
+        for change in &changes {
+            draft.writer.add(change, now)?;
+        }
+        Ok(())
+    }
+
+    fn settle(&mut self) -> Result<(), SinkError> {
+        Ok(())
+    }
+
+    fn take_lacks(&mut self) -> bool {
+        false
+    }
+}
