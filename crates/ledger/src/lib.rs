@@ -15,14 +15,18 @@
 //! | [`ledger`] | the trait |
 //! | [`commit`] | what is compared and changed |
 //! | [`entry`] | entries, revisions, snapshots, changes |
+//! | [`embedded`] | a ledger in one file, for one process |
 //! | [`error`] | why a verb failed, and whether it may have taken effect |
 
 pub mod commit;
+mod deadline;
+pub mod embedded;
 pub mod entry;
 pub mod error;
 pub mod ledger;
 
 pub use commit::{Commit, Committed, Compare, Put};
+pub use embedded::Embedded;
 pub use entry::{Change, Cursor, Entry, Hold, Incarnation, Revision, Snapshot};
 pub use error::LedgerError;
 pub use ledger::{AT_EVERY, Answer, Follow, Ledger, Step};

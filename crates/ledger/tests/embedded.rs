@@ -1,0 +1,16 @@
+//! The promises of a ledger, on the embedded one.
+
+mod suite;
+
+use std::sync::Arc;
+
+use moneta_ledger::{Embedded, Ledger};
+use tempfile::TempDir;
+
+fn made() -> (Arc<dyn Ledger>, TempDir) {
+    let directory = TempDir::new().expect("a temporary folder");
+    let ledger = Embedded::open(directory.path()).expect("it opens");
+    (Arc::new(ledger), directory)
+}
+
+conformance!(made());
