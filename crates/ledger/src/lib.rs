@@ -16,6 +16,7 @@
 //! | [`commit`] | what is compared and changed |
 //! | [`entry`] | entries, revisions, snapshots, changes |
 //! | [`embedded`] | a ledger in one file, for one process |
+//! | [`image`] | all below a prefix in RAM, in step with a ledger |
 //! | [`error`] | why a verb failed, and whether it may have taken effect |
 
 pub mod commit;
@@ -23,10 +24,12 @@ mod deadline;
 pub mod embedded;
 pub mod entry;
 pub mod error;
+pub mod image;
 pub mod ledger;
 
 pub use commit::{Commit, Committed, Compare, Put};
 pub use embedded::Embedded;
 pub use entry::{Change, Cursor, Entry, Hold, Incarnation, Revision, Snapshot};
 pub use error::LedgerError;
+pub use image::{Image, Subscription, View};
 pub use ledger::{AT_EVERY, Answer, Follow, Ledger, Step};

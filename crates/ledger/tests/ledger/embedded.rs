@@ -1,7 +1,5 @@
 //! The promises of a ledger, on the embedded one.
 
-mod suite;
-
 use std::sync::Arc;
 
 use moneta_ledger::{Embedded, Ledger};
@@ -13,4 +11,4 @@ fn made() -> (Arc<dyn Ledger>, TempDir) {
     (Arc::new(ledger), directory)
 }
 
-conformance!(made());
+crate::conformance!(made());
