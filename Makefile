@@ -114,6 +114,7 @@ test-python: build
 	$(call needs,python)
 	MONETA_BIN=$(SERVER) tests/clients/python/run.sh
 	MONETA_BIN=$(SERVER) tests/clients/through-proxy.sh tests/clients/python/run.sh
+	MONETA_BIN=$(SERVER) tests/clients/over-tls.sh tests/clients/python/run.sh
 
 test-clients: test-go test-java
 
@@ -121,11 +122,13 @@ test-go: build
 	$(call needs,clients)
 	cd tests/clients/go && GOTOOLCHAIN=local MONETA_BIN=$(SERVER) go test -count=1 ./...
 	cd tests/clients/go && GOTOOLCHAIN=local MONETA_BIN=$(SERVER) ../through-proxy.sh go test -count=1 ./...
+	cd tests/clients/go && GOTOOLCHAIN=local MONETA_BIN=$(SERVER) ../over-tls.sh go test -count=1 ./...
 
 test-java: build
 	$(call needs,clients)
 	cd tests/clients/java && MONETA_BIN=$(SERVER) mvn --batch-mode --no-transfer-progress test
 	cd tests/clients/java && MONETA_BIN=$(SERVER) ../through-proxy.sh mvn --batch-mode --no-transfer-progress test
+	cd tests/clients/java && MONETA_BIN=$(SERVER) ../over-tls.sh mvn --batch-mode --no-transfer-progress test
 
 # All features: the engines on RocksDB and LMDB, too. LINTED leaves some out. The fuzz targets are type-checked by stable Rust; they
 # are not linked, and any file in the place of libFuzzer saves compiling its C++.

@@ -32,6 +32,7 @@ for target in "${@:-test}"; do
         need cc build-essential pkg-config
         need memcached memcached
         need memccapable libmemcached-tools
+        need openssl openssl
         # The tiers on XFS and ext4 images; their tests say so and end where these cannot be mounted.
         PATH=$PATH:/usr/sbin need mkfs.xfs xfsprogs
         PATH=$PATH:/usr/sbin need mkfs.ext4 e2fsprogs
@@ -41,12 +42,14 @@ for target in "${@:-test}"; do
         ;;
     python)
         python3 -c 'import ensurepip' >/dev/null 2>&1 || packages+=(python3 python3-venv)
+        need openssl openssl
         need_tool python-clients
         ;;
     clients)
         need javac default-jdk-headless
         need mvn maven
         need go golang-go
+        need openssl openssl
         ;;
     engines)
         # RocksDB is compiled, and its C interface read by libclang, wherever the engine `rocks` is built.

@@ -25,6 +25,7 @@ pub mod server;
 pub mod split;
 pub mod stacks;
 pub mod steady;
+pub mod tunnel;
 
 /// The seed of this run, for tests that leave something to chance: from the environment's `MONETA_SEED`, else from the system.
 /// Prints it, in the form in which it is taken.

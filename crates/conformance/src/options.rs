@@ -63,7 +63,14 @@ pub struct TlsFiles {
     pub key: PathBuf,
     /// The authority that has signed it.
     pub authority: PathBuf,
+    /// A certificate of a client, [`CLIENT`].
+    pub of_client: PathBuf,
+    /// The key of that.
+    pub key_of_client: PathBuf,
 }
+
+/// The name in a client's certificate.
+pub const CLIENT: &str = "client.example";
 
 impl TlsFiles {
     /// Writes files of a new authority into `folder`.
@@ -79,7 +86,14 @@ impl TlsFiles {
             Ok(path)
         };
         let (certificate, key) = (file("cert.pem", &issued.certificate)?, file("key.pem", &issued.key)?);
-        Ok(Self { certificate, key, authority: file("ca.pem", authority.certificate())? })
+        let client = authority.issue(&Wanted::hosts([CLIENT]))?;
+        Ok(Self {
+            certificate,
+            key,
+            authority: file("ca.pem", authority.certificate())?,
+            of_client: file("client.pem", &client.certificate)?,
+            key_of_client: file("client.key", &client.key)?,
+        })
     }
 
     /// What connects to such a server.
@@ -89,6 +103,17 @@ impl TlsFiles {
     pub fn connector(&self) -> Result<Connector> {
         let authorities = Some(PemSource::File(self.authority.clone()));
         let tls = Tls::load(TlsConfig { authorities, ..TlsConfig::default() })?;
+        Ok(Connector::Tls(tls.connector()?))
+    }
+
+    /// The same, which shows the client's certificate.
+    ///
+    /// # Errors
+    /// When a file cannot be read.
+    pub fn known(&self) -> Result<Connector> {
+        let [authorities, certificate, key] =
+            [&self.authority, &self.of_client, &self.key_of_client].map(|path| Some(PemSource::File(path.clone())));
+        let tls = Tls::load(TlsConfig { authorities, certificate, key, revoked: None })?;
         Ok(Connector::Tls(tls.connector()?))
     }
 }

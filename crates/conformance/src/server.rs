@@ -155,6 +155,11 @@ impl Server {
         &self.address
     }
 
+    /// What connects to it.
+    pub fn connector(&self) -> &Connector {
+        &self.connector
+    }
+
     /// The process id; 0 if something else started the server.
     pub fn pid(&self) -> u32 {
         self.child.as_ref().map_or(0, Child::id)

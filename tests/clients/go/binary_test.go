@@ -3,6 +3,7 @@ package clients
 
 import (
 	"bytes"
+	"crypto/tls"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -17,12 +18,28 @@ import (
 
 const doNotCreate = 0xffffffff
 
+// connect opens a connection, logged in where servers want that.
 func connect(t *testing.T, address string) *memcached.Client {
 	t.Helper()
-	client, err := memcached.Connect("tcp", address)
-	if err != nil {
-		t.Fatal(err)
+	client := open(t, address)
+	if user := os.Getenv("LOGIN_USER"); user != "" {
+		_, err := client.Auth(user, os.Getenv("LOGIN_SECRET"))
+		must(t, err)
 	}
+	return client
+}
+
+// open opens a connection, over TLS where servers speak it.
+func open(t *testing.T, address string) *memcached.Client {
+	t.Helper()
+	var client *memcached.Client
+	var err error
+	if trusted := believed(t); trusted == nil {
+		client, err = memcached.Connect("tcp", address)
+	} else {
+		client, err = memcached.ConnectTLS("tcp", address, trusted)
+	}
+	must(t, err)
 	t.Cleanup(func() { client.Close() })
 	return client
 }
@@ -239,18 +256,37 @@ func TestSaslPlain(t *testing.T) {
 	must(t, os.WriteFile(users, []byte("bob:builder\n"), 0o600))
 	address := startServer(t, "-S", "-Y", users)
 
-	stranger := connect(t, address)
+	stranger := open(t, address)
 	if _, err := stranger.Set(0, "key", 0, 0, []byte("x")); err == nil {
 		t.Fatal("a stranger was served")
 	}
-	impostor := connect(t, address)
+	impostor := open(t, address)
 	if _, err := impostor.Auth("bob", "wrong"); err == nil {
 		t.Fatal("a wrong password was taken")
 	}
-	client := connect(t, address)
+	client := open(t, address)
 	_, err := client.Auth("bob", "builder")
 	must(t, err)
 	_, err = client.Set(0, "key", 0, 0, []byte("x"))
 	must(t, err)
 	expectValue(t, client, "key", []byte("x"))
+}
+
+func TestStrangersAndThoseWhoBelieveNobodyAreRefused(t *testing.T) {
+	if believed(t) == nil {
+		t.Skip("nothing protects the server")
+	}
+	address := startServer(t)
+	stranger := open(t, address)
+	if _, err := stranger.Get(0, "key"); err == nil {
+		t.Fatal("a stranger was served")
+	}
+	impostor := open(t, address)
+	if _, err := impostor.Auth(os.Getenv("LOGIN_USER"), "wrong"); err == nil {
+		t.Fatal("a wrong secret was taken")
+	}
+	if client, err := memcached.ConnectTLS("tcp", address, &tls.Config{}); err == nil {
+		client.Close()
+		t.Fatal("a certificate of nobody's was believed")
+	}
 }

@@ -3,6 +3,8 @@ package clients
 // Starts a server for the tests: the binary that MONETA_BIN names.
 
 import (
+	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"net"
 	"os"
@@ -17,6 +19,24 @@ const startLimit = 30 * time.Second
 // isMemcached tells whether the tests run against memcached, to check the tests themselves.
 func isMemcached() bool {
 	return filepath.Base(os.Getenv("MONETA_BIN")) == "memcached"
+}
+
+// believed is what the tests believe of servers that speak TLS; nil where they do not.
+func believed(t *testing.T) *tls.Config {
+	t.Helper()
+	file := os.Getenv("TLS_CA")
+	if file == "" {
+		return nil
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(text) {
+		t.Fatal("no certificate in " + file)
+	}
+	return &tls.Config{RootCAs: roots}
 }
 
 func freePort(t *testing.T) int {

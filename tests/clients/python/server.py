@@ -2,9 +2,12 @@
 
 import os
 import socket
+import ssl
 import subprocess
 import tempfile
 import time
+
+from pymemcache.client import base
 
 START_SECONDS = 30
 
@@ -18,6 +21,41 @@ def free_port():
 def is_proxy():
     """Whether the server is a proxy over nodes that hold the items."""
     return "PROXY_NODES" in os.environ
+
+
+class LoggedIn(base.Client):
+    """A client that logs in on each of its connections: memcached's way, by the first command."""
+
+    def _connect(self):
+        super()._connect()
+        log_in = f"{os.environ['LOGIN_USER']} {os.environ['LOGIN_SECRET']}".encode()
+        try:
+            self.sock.sendall(b"set log-in 0 0 %d\r\n%s\r\n" % (len(log_in), log_in))
+            answer = b""
+            while not answer.endswith(b"\r\n"):
+                received = self.sock.recv(4096)
+                if not received:
+                    raise ConnectionError("it was closed at the log-in")
+                answer += received
+            if answer != b"STORED\r\n":
+                raise ConnectionError(answer.decode())
+        except Exception:
+            self.close()
+            raise
+
+
+def is_over_tls():
+    """Whether servers speak TLS, and want a log-in."""
+    return "TLS_CA" in os.environ
+
+
+# What the tests connect with, and what it takes besides.
+Client = LoggedIn if is_over_tls() else base.Client
+PROTECTED = {"tls_context": ssl.create_default_context(cafile=os.environ["TLS_CA"])} if is_over_tls() else {}
+
+
+class PooledClient(base.PooledClient):
+    client_class = Client
 
 
 class Server:

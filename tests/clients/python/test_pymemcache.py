@@ -1,15 +1,19 @@
 """What users of pymemcache do, against a real server: the text and the meta protocol of a client they know."""
 
+import ssl
 import threading
 import time
 import unittest
 
-from pymemcache.client.base import Client, PooledClient
-from pymemcache.client.hash import HashClient
-from pymemcache.exceptions import MemcacheServerError, MemcacheUnknownCommandError
+from pymemcache.client import base, hash as hashed
+from pymemcache.exceptions import MemcacheClientError, MemcacheServerError, MemcacheUnknownCommandError
 from pymemcache import serde
 
-from server import Server, is_proxy
+from server import PROTECTED, Client, PooledClient, Server, is_over_tls, is_proxy
+
+
+class HashClient(hashed.HashClient):
+    client_class = Client
 
 
 class Pymemcache(unittest.TestCase):
@@ -19,7 +23,7 @@ class Pymemcache(unittest.TestCase):
         cls.addClassCleanup(cls.server.stop)
 
     def setUp(self):
-        self.client = Client(("127.0.0.1", self.server.port), default_noreply=False, timeout=30)
+        self.client = Client(("127.0.0.1", self.server.port), default_noreply=False, timeout=30, **PROTECTED)
         self.client.flush_all()
         self.addCleanup(self.client.close)
 
@@ -101,7 +105,7 @@ class Pymemcache(unittest.TestCase):
         self.assertEqual(self.client.get("count"), b"3")
 
     def test_python_values_through_flags(self):
-        client = Client(("127.0.0.1", self.server.port), serde=serde.pickle_serde, timeout=30)
+        client = Client(("127.0.0.1", self.server.port), serde=serde.pickle_serde, timeout=30, **PROTECTED)
         self.addCleanup(client.close)
         client.set("object", {"list": [1, 2.5, None]}, noreply=False)
         client.set("number", 12, noreply=False)
@@ -123,7 +127,7 @@ class Pymemcache(unittest.TestCase):
             self.client._misc_cmd([b"bogus\r\n"], b"bogus", False)
 
     def test_threads_share_a_pool(self):
-        pool = PooledClient(("127.0.0.1", self.server.port), max_pool_size=8, timeout=30)
+        pool = PooledClient(("127.0.0.1", self.server.port), max_pool_size=8, timeout=30, **PROTECTED)
         pool.set("count", b"0", noreply=False)
         workers = [threading.Thread(target=lambda: [pool.incr("count", 1) for _ in range(200)]) for _ in range(8)]
         for worker in workers:
@@ -135,13 +139,23 @@ class Pymemcache(unittest.TestCase):
 
     def test_keys_are_spread_over_two_servers(self):
         with Server() as other:
-            client = HashClient([("127.0.0.1", self.server.port), ("127.0.0.1", other.port)], timeout=30)
+            client = HashClient([("127.0.0.1", self.server.port), ("127.0.0.1", other.port)], timeout=30, **PROTECTED)
             values = {f"key{number}": str(number).encode() for number in range(200)}
             client.set_many(values, noreply=False)
             self.assertEqual(client.get_many(list(values)), values)
             held = self.client.get_many(list(values))
             self.assertTrue(0 < len(held) < len(values))
             client.close()
+
+    @unittest.skipUnless(is_over_tls(), "nothing protects the server")
+    def test_strangers_and_those_who_believe_nobody_are_refused(self):
+        stranger = base.Client(("127.0.0.1", self.server.port), timeout=30, **PROTECTED)
+        self.addCleanup(stranger.close)
+        with self.assertRaises(MemcacheClientError):
+            stranger.get("key")
+        unbelieving = Client(("127.0.0.1", self.server.port), timeout=30, tls_context=ssl.create_default_context())
+        with self.assertRaises(ssl.SSLCertVerificationError):
+            unbelieving.get("key")
 
 
 if __name__ == "__main__":

@@ -24,9 +24,11 @@ import net.rubyeye.xmemcached.exception.MemcachedException;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.condition.DisabledIfEnvironmentVariable;
 import org.junit.jupiter.api.io.TempDir;
 
-/** xmemcached over the binary protocol, with SASL PLAIN. */
+/** xmemcached over the binary protocol, with SASL PLAIN. It knows no TLS. */
+@DisabledIfEnvironmentVariable(named = "TLS_CA", matches = ".+")
 class BinaryProtocolTest {
     private static final long TIMEOUT_MILLISECONDS = 30_000;
     private static final int FOR_EVER = 0;
