@@ -8,6 +8,7 @@ use std::time::Duration;
 use moneta_client::wire::blocking::Dialogue;
 use moneta_cluster::sources::{FileSource, Format, GuardConfig, Guarded, TopologySource};
 use moneta_cluster::{Ack, Answered, Cluster, ClusterConfig, Connect, Fallback, Node, Opened, Topology, Writer};
+use moneta_link::{Control, ControlSource, ControlUrl, Epochs};
 use moneta_net::{Endpoint, Outward};
 use moneta_remote::{Remote, RemoteConfig};
 use moneta_store::{Clock, KeyHash, Origin};
@@ -38,6 +39,7 @@ pub struct Builder {
 enum From {
     Fixed(Topology),
     Source(Box<dyn TopologySource>),
+    Control { urls: Vec<ControlUrl>, environment: String },
 }
 
 impl Client {
@@ -74,6 +76,12 @@ impl Builder {
     /// A source that is followed, such as [`moneta_cluster::sources::DnsSource`].
     pub fn topology_source(self, source: Box<dyn TopologySource>) -> Self {
         Self { topology: Some(From::Source(source)), ..self }
+    }
+
+    /// The topology of the app at a control plane, any of whose servers knows all, in an environment. They are reached as
+    /// [`Builder::outward`] says.
+    pub fn topology_control(self, urls: Vec<ControlUrl>, environment: impl Into<String>) -> Self {
+        Self { topology: Some(From::Control { urls, environment: environment.into() }), ..self }
     }
 
     /// The zone whose copies are read first. Default: any.
@@ -153,6 +161,15 @@ impl Builder {
         Ok(Client::new(requests, cluster, ended))
     }
 
+    fn control(&self, urls: &[ControlUrl], environment: String) -> Result<Box<dyn TopologySource>, ConnectError> {
+        if urls.is_empty() {
+            return Err(ConnectError::NoTopology);
+        }
+        let control = Arc::new(Control::new(urls, &self.outward, environment));
+        let failed = |source| ConnectError::System { what: "no thread for the control plane", source };
+        Ok(Box::new(ControlSource::new(control, &*self.config.app, Epochs::default()).map_err(failed)?))
+    }
+
     /// The cluster's store. May wait for the topology.
     fn open(mut self) -> Result<(Cluster, Arc<Clock>), ConnectError> {
         let none = |source| ConnectError::System { what: "no randomness", source };
@@ -164,9 +181,14 @@ impl Builder {
             std::fs::create_dir_all(folder).map_err(failed)?;
         }
         self.config.under_way = ClusterConfig::under_way_of(self.node_timeout);
-        let (first, source) = match self.topology.take().ok_or(ConnectError::NoTopology)? {
-            From::Fixed(topology) => (topology, None),
-            From::Source(source) => {
+        let source = match self.topology.take().ok_or(ConnectError::NoTopology)? {
+            From::Fixed(topology) => Err(topology),
+            From::Source(source) => Ok(source),
+            From::Control { urls, environment } => Ok(self.control(&urls, environment)?),
+        };
+        let (first, source) = match source {
+            Err(topology) => (topology, None),
+            Ok(source) => {
                 let app = &self.config.app;
                 let kept = self.config.hint_dir.as_ref().map(|folder| folder.join(format!("{app}.topology.toml")));
                 let mut source = Guarded::new(source, GuardConfig { kept, ..GuardConfig::default() });

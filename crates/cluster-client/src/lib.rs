@@ -26,5 +26,7 @@ pub use builder::Builder;
 pub use client::{Client, Found, Set};
 pub use error::{ConnectError, Error};
 pub use moneta_cluster::{Ack, Fallback, NodeStatus, Routed, Status, Topology, Traffic, sources};
+/// Where a control plane is.
+pub use moneta_link::ControlUrl;
 /// How nodes are reached: TLS and log-ins.
 pub use moneta_net::{Connector, LogIn, LogInSource, Outward, PemSource, Tls, TlsConfig, TlsError};

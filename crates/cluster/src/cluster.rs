@@ -1,5 +1,6 @@
 //! The store: each operation goes to the nodes that hold its key, by the rule of its kind.
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -33,7 +34,7 @@ use crate::reactor::ClusterReactor;
 use crate::reads::Ask;
 use crate::rules::Rules;
 use crate::shared::{ClusterShared, file_name};
-use crate::sources::{Guarded, TopologySource, Watch};
+use crate::sources::{Advice, Advised, Guarded, TopologySource, Watch};
 use crate::stamp::Stamps;
 use crate::status::{NodeStatus, Routed, Status, Traffic};
 use crate::time::{TimeKeeper, Timekept};
@@ -174,8 +175,28 @@ impl Cluster {
             failure = ended.err();
             failure.is_none()
         };
-        *self.0.watch.lock() = Some(Watch::start(source, taken)?);
+        let cluster = Arc::downgrade(&self.0);
+        let advised = move |advised: &[Advised]| {
+            if let Some(shared) = cluster.upgrade() {
+                Self(shared).advise(advised);
+            }
+        };
+        *self.0.watch.lock() = Some(Watch::start(source, taken, advised)?);
         Ok(())
+    }
+
+    /// Takes what a source of topologies says of its nodes' states, of all of them: one that is not `advised` of is as it should
+    /// be. It is advice, which may be late or false: reads ask a leaving node last, one that is said to be away is asked whether it
+    /// is there, one that is said to be back is probed now, and what nodes answer counts. No write goes elsewhere by it.
+    pub fn advise(&self, advised: &[Advised]) {
+        let advice: HashMap<(&str, &str), Advice> =
+            advised.iter().map(|one| ((one.replica.as_str(), one.slot.as_str()), one.advice)).collect();
+        let (layout, now) = (self.0.layout(), self.0.clock.millis());
+        for replica in &layout.replicas {
+            for node in &layout.nodes[replica.first..replica.first + replica.count] {
+                node.health.advise(advice.get(&(replica.name.as_str(), node.place.slot.as_str())).copied(), now);
+            }
+        }
     }
 
     /// What the app's nodes are, and how they are.

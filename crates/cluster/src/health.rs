@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::config::ClusterConfig;
+use crate::sources::Advice;
 
 /// What is known of a node's health. All threads share it.
 #[derive(Debug, Default)]
@@ -33,7 +34,18 @@ pub(crate) struct NodeHealth {
     relapses: AtomicU32,
     /// Until when it is asked last, since it said that it catches up with other copies; in milliseconds since the Unix epoch.
     behind_until: AtomicU64,
+    /// Until when reads ask it last, since a source of topologies says that it leaves; in milliseconds since the Unix epoch.
+    leaving_until: AtomicU64,
+    /// A source of topologies has said something of it.
+    is_advised: AtomicBool,
+    /// When it was looked after by advice last, in milliseconds since the Unix epoch.
+    looked_at: AtomicU64,
 }
+
+/// How long it is believed that a node leaves, unless it is said again, in milliseconds.
+const LEAVING: u64 = 15_000;
+/// Advice has a node asked once in this time at most, in milliseconds.
+const LOOK_PAUSE: u64 = 1_000;
 
 /// How long a node that catches up is not asked again first, in milliseconds.
 const BEHIND: u64 = 500;
@@ -117,6 +129,32 @@ impl NodeHealth {
         let until = self.behind_until.load(Ordering::Relaxed);
         // Much later than that only where the clock has gone back.
         until > now && until - now <= 2 * BEHIND
+    }
+
+    /// A source of topologies has said at `now` what it thinks of the node. That decides nothing but the order of reads: the node
+    /// is asked whether it is there, and what it answers counts.
+    pub(crate) fn advise(&self, advice: Option<Advice>, now: u64) {
+        let until = if advice == Some(Advice::Leaving) { now + LEAVING } else { 0 };
+        self.leaving_until.store(until, Ordering::Relaxed);
+        let was_advised = self.is_advised.swap(advice.is_some(), Ordering::Relaxed);
+        let is_to_look = match advice {
+            Some(Advice::Leaving) => false,
+            Some(Advice::Away) => !self.is_ejected(),
+            None => was_advised && self.is_ejected(),
+        };
+        if !is_to_look || now.abs_diff(self.looked_at.load(Ordering::Relaxed)) < LOOK_PAUSE {
+            return;
+        }
+        self.looked_at.store(now, Ordering::Relaxed);
+        if self.is_ejected() { self.probe_by(now) } else { self.suspect() }
+    }
+
+    /// Whether a source has said lately that it leaves.
+    #[inline]
+    pub(crate) fn is_leaving(&self, now: u64) -> bool {
+        let until = self.leaving_until.load(Ordering::Relaxed);
+        // Much later than that only where the clock has gone back.
+        until > now && until - now <= 2 * LEAVING
     }
 
     /// It failed; tells how often in a row.
@@ -251,6 +289,26 @@ mod tests {
         assert!(!health.wants_probe(9 * hour) && health.wants_probe(9 * hour + 1500));
         health.note_behind(10 * hour);
         assert!(health.is_behind(10 * hour) && !health.is_behind(9 * hour) && !health.is_behind(10 * hour + BEHIND));
+    }
+
+    #[test]
+    fn advice_has_a_node_asked_and_decides_nothing() {
+        let health = NodeHealth::default();
+        health.advise(Some(Advice::Leaving), 10_000);
+        assert!(health.is_leaving(10_000) && !health.is_ejected() && !health.is_suspected());
+        assert!(!health.is_leaving(10_000 + LEAVING), "it was not said again");
+        health.advise(None, 11_000);
+        assert!(!health.is_leaving(11_000));
+        health.advise(Some(Advice::Away), 12_000);
+        assert!(health.is_suspected() && !health.is_ejected(), "it is asked first");
+        health.clear();
+        health.advise(Some(Advice::Away), 12_000 + LOOK_PAUSE - 1);
+        assert!(!health.is_suspected(), "not so often");
+        assert!(health.eject(20_000, PAUSES));
+        health.advise(Some(Advice::Away), 20_000);
+        assert!(!health.wants_probe(20_001), "what is known needs no haste");
+        health.advise(None, 20_001);
+        assert!(health.wants_probe(20_001), "it is said to be back");
     }
 
     #[test]

@@ -430,7 +430,7 @@ impl Call {
     fn is_doubtful_at(&self, node: usize, key: &Key<'_>, now: u64) -> bool {
         let node = self.node(node);
         let speaks_against = || !node.is_clear() && !node.known(key).is_nothing();
-        node.health.is_ejected() || node.health.is_behind(now) || speaks_against()
+        node.health.is_ejected() || node.health.is_behind(now) || node.health.is_leaving(now) || speaks_against()
     }
 
     /// Whether an item of this version on a node that was not doubtful before is the newest that is known of.

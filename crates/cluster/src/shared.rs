@@ -110,7 +110,9 @@ impl ClusterShared {
                 let known = old.nodes.iter().find(|node| node.name == name);
                 // One that was renamed still lacks what it lacked.
                 let renamed = || {
-                    let is_same = |node: &&Arc<Node>| node.place.address.place() == place.address.place();
+                    let is_same = |node: &&Arc<Node>| {
+                        !place.address.is_unheld() && node.place.address.place() == place.address.place()
+                    };
                     old.nodes.iter().find(|node| is_same(node) && !is_named(topology, &node.name))
                 };
                 let node = match known.filter(|node| node.place == *place && node.zone == replica.zone) {

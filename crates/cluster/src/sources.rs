@@ -4,6 +4,7 @@
 //! implements. [`Guarded`] stands round one and passes on what can be believed; [`Watch`] does that on a thread.
 //! `docs/topology.md` has the rules.
 
+mod advice;
 mod counts;
 mod dns;
 mod file;
@@ -12,6 +13,7 @@ mod kept;
 mod source;
 mod watch;
 
+pub use advice::{Advice, Advised};
 pub use counts::{SourceCounts, SourceStatus};
 pub use dns::{DnsConfig, DnsSource, DnsZone};
 pub use file::{FileSource, Format};

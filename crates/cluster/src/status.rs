@@ -46,6 +46,8 @@ pub struct NodeStatus {
     pub answer_time: Option<Duration>,
     /// It catches up with other copies: it takes writes, and answers no reads.
     pub behind: bool,
+    /// The topology's source says that it leaves: reads ask it last.
+    pub leaving: bool,
     /// Why no connection to it comes up, if none does.
     pub trouble: Option<String>,
     /// Since when it is not asked, in milliseconds since the Unix epoch.
@@ -121,6 +123,7 @@ impl NodeStatus {
             slow: node.health.slow_limit().is_some(),
             answer_time: node.pace.mean(),
             behind: node.health.is_behind(now),
+            leaving: node.health.is_leaving(now),
             trouble: component::health(&*node.store).notes.into_iter().next(),
             ejected_since: node.health.ejected_since(),
             ejections: node.health.ejections.load(Ordering::Relaxed),

@@ -10,6 +10,7 @@ use moneta_server::config::ListenAddress;
 use moneta_server::server::RunningServer;
 use moneta_store::{Clock, Progress, Store};
 
+use crate::linked::Link;
 use crate::options::kinds::topology::Source;
 use crate::options::sections::cluster::{CATCH_UP, CATCH_UP_AS, CATCH_UP_DEADLINE, CATCH_UP_THEN, MAX_CLOCK_SKEW};
 use crate::options::sections::memory::MAX_ITEM_SIZE;
@@ -53,12 +54,13 @@ impl CatchingUp {
         Arc::new(self.store.clone())
     }
 
-    /// Begins to catch up, once `server` serves: other nodes may wait for this one.
+    /// Begins to catch up, once `server` serves: other nodes may wait for this one. `link`: the control plane, if the topology is
+    /// from there.
     ///
     /// # Errors
     /// If the source of the topology cannot be asked at all, or the system has no thread.
-    pub fn start(self, server: &RunningServer) -> anyhow::Result<()> {
-        let mut source = Guarded::new(proxy::source(&self.source)?, GuardConfig::default());
+    pub fn start(self, server: &RunningServer, link: Option<&Link>) -> anyhow::Result<()> {
+        let mut source = Guarded::new(proxy::source(&self.source, link)?, GuardConfig::default());
         let ports = server.listen_addresses().iter().filter_map(|address| match address {
             ListenAddress::Tcp(address) => Some(address.port()),
             ListenAddress::Unix { .. } => None,

@@ -14,6 +14,7 @@ mod endpoints;
 mod engines;
 mod in_time;
 mod inspection;
+mod linked;
 mod options;
 mod outward;
 mod proxy;
@@ -43,7 +44,7 @@ fn cli() -> Command {
         .arg_required_else_help(true)
         .subcommand(commands::serve::command())
         .subcommand(commands::proxy::command())
-        .subcommand(commands::route::command())
+        .subcommand(outward::add_to(commands::route::command()))
         .subcommand(commands::config::command())
         .subcommand(commands::flash::command())
         .subcommand(outward::add_to(commands::bench::command()))
@@ -64,7 +65,7 @@ fn main() -> ExitCode {
         }
         error.exit()
     });
-    if let Some(("bench" | "verify" | "feed" | "cluster", matches)) = matches.subcommand()
+    if let Some(("bench" | "verify" | "feed" | "cluster" | "route", matches)) = matches.subcommand()
         && let Err(error) = outward::take(matches)
     {
         return failed(&error);

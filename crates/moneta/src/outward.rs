@@ -7,10 +7,13 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::{ArgMatches, Args, Command, FromArgMatches};
 use moneta_background::Task;
+use moneta_link::{Control, ControlUrl};
 use moneta_net::{Connector, LogIn, LogInSource, Outward, PemSource, Tls, TlsConfig};
+use moneta_options::kinds::Kind;
 use moneta_options::subscribers::{Effect, Subscribers};
 use moneta_options::values::Values;
 
+use crate::options::sections::control::CONTROL;
 use crate::options::sections::tls::{self, LOGIN_FILE, TLS_CONNECT};
 
 /// How often the file of the log-in is looked at.
@@ -108,10 +111,30 @@ pub struct OutwardArgs {
     /// A line USER:SECRET to log in with, where servers have users and no certificate is shown
     #[arg(long, value_name = "FILE", env = "MONETA_LOGIN_FILE", global = true, help_heading = "Security")]
     login_file: Option<PemSource>,
+    /// Servers of the control plane, for topologies `control:APP`
+    #[arg(long, value_name = "URL,URL", env = "MONETA_CONTROL", global = true, help_heading = "Control plane",
+        value_parser = |text: &str| CONTROL.read(text).map(Servers).ok_or_else(|| CONTROL.kind.range()))]
+    control: Option<Servers>,
+    /// The environment there
+    #[arg(
+        long,
+        value_name = "NAME",
+        env = "MONETA_ENV",
+        default_value = "default",
+        global = true,
+        help_heading = "Control plane"
+    )]
+    env: String,
 }
+
+/// Servers of a control plane, as the value of one flag.
+#[derive(Clone, Debug)]
+struct Servers(Vec<ControlUrl>);
 
 /// How this command reaches servers.
 static OF_COMMAND: OnceLock<Outward> = OnceLock::new();
+/// The control plane that this command asks.
+static CONTROL_OF_COMMAND: OnceLock<(Vec<ControlUrl>, String)> = OnceLock::new();
 
 /// Adds the flags to a command and its subcommands.
 pub fn add_to(command: Command) -> Command {
@@ -132,6 +155,9 @@ pub fn take(matches: &ArgMatches) -> anyhow::Result<()> {
         innermost = matches;
     }
     let args = OutwardArgs::from_arg_matches(innermost)?;
+    if let Some(urls) = args.control.as_ref().map(|Servers(urls)| urls).filter(|urls| !urls.is_empty()) {
+        let _ = CONTROL_OF_COMMAND.set((urls.to_vec(), args.env.clone()));
+    }
     if let Some(outward) = args.outward()? {
         set(outward);
     }
@@ -148,10 +174,16 @@ pub fn of_command() -> Outward {
     OF_COMMAND.get().cloned().unwrap_or_default()
 }
 
+/// The control plane that this command asks, if it was told of one.
+pub fn control_of_command() -> Option<Control> {
+    let (urls, environment) = CONTROL_OF_COMMAND.get()?;
+    Some(Control::new(urls, &of_command(), environment.clone()))
+}
+
 impl OutwardArgs {
     /// `None`: they say nothing.
     fn outward(self) -> anyhow::Result<Option<Outward>> {
-        let Self { tls_ca, tls_cert, tls_key, tls_crl, tls_connect, login_file } = self;
+        let Self { tls_ca, tls_cert, tls_key, tls_crl, tls_connect, login_file, .. } = self;
         let config = TlsConfig { certificate: tls_cert, key: tls_key, authorities: tls_ca, revoked: tls_crl };
         if config.is_empty() && login_file.is_none() && tls_connect.is_none() {
             return Ok(None);

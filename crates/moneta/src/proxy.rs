@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::error::Error;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use moneta_client::wire::blocking::Dialogue;
@@ -12,6 +12,7 @@ use moneta_cluster::sources::{
     DnsConfig, DnsSource, DnsZone, FileSource, Format, GuardConfig, Guarded, TopologySource,
 };
 use moneta_cluster::{Answered, App, Apps, Cluster, Connect, Heard, Node, Opened, Topology, Writer};
+use moneta_link::{ControlSource, Epochs};
 use moneta_net::{Address, Outward};
 use moneta_options::kinds::Kind;
 use moneta_options::values::Values;
@@ -19,6 +20,7 @@ use moneta_remote::{Remote, RemoteConfig, RequestTimeout, ValueMemory};
 use moneta_store::{Clock, Door, KeyHash, Store};
 use parking_lot::Mutex;
 
+use crate::linked::Link;
 use crate::options::app::AppSettings;
 use crate::options::kinds::topology::{self, Source};
 use crate::options::sections::access::DISABLE_FLUSH_ALL;
@@ -26,6 +28,7 @@ use crate::options::sections::cluster;
 use crate::options::sections::memory::{CLIENT_MEMORY, MAX_ITEM_SIZE};
 use crate::options::sections::proxy;
 use crate::options::settings::Settings;
+use crate::outward;
 
 /// How long the first topology is waited for.
 pub const FIRST: Duration = Duration::from_secs(10);
@@ -103,14 +106,15 @@ impl Connect for Remotes {
     }
 }
 
-/// What says the topology.
+/// What says the topology; `link`: the control plane, for what comes from there.
 ///
 /// # Errors
 /// If it cannot be asked at all.
-pub fn source(source: &Source) -> anyhow::Result<Box<dyn TopologySource>> {
+pub fn source(source: &Source, link: Option<&Link>) -> anyhow::Result<Box<dyn TopologySource>> {
     Ok(match source {
         Source::Toml(path) => Box::new(FileSource::new(path, Format::Toml)),
         Source::Evcache(path, property) => Box::new(FileSource::new(path, Format::Evcache(property.clone()))),
+        Source::Control(app) => Box::new(link.context("no control plane is named")?.source(app)?),
         Source::Dns(zones) => {
             let zones = zones
                 .iter()
@@ -129,7 +133,21 @@ pub fn topology(text: &str) -> anyhow::Result<Topology> {
     let kind = topology::TopologySource;
     let source = kind.read(text).flatten();
     let source = source.with_context(|| format!("\"{text}\" is no topology: it must be {}", kind.range()))?;
-    self::source(&source)?.next(FIRST)?.context("the source says no topology")
+    let mut source = match &source {
+        Source::Control(app) => {
+            let control = outward::control_of_command().context("--control says where the control plane is")?;
+            Box::new(ControlSource::new(Arc::new(control), app, Epochs::default())?)
+        }
+        other => self::source(other, None)?,
+    };
+    let until = Instant::now() + FIRST;
+    loop {
+        match source.next(until.saturating_duration_since(Instant::now()))? {
+            Some(topology) => return Ok(topology),
+            None if Instant::now() < until => {}
+            None => anyhow::bail!("the source says no topology"),
+        }
+    }
 }
 
 /// The door of the app at `place` of all apps.
@@ -149,12 +167,13 @@ pub fn value_memory(settings: &Settings) -> Arc<ValueMemory> {
 pub fn apps(
     settings: &Settings,
     outward: &Outward,
+    link: Option<&Link>,
     memory: &Arc<ValueMemory>,
     clock: &Arc<Clock>,
 ) -> anyhow::Result<Apps> {
     let seed = KeyHash::random().context("the system has no randomness")?;
     let app = |(place, app): (usize, &AppSettings)| {
-        let cluster = cluster(app, outward, seed, memory, clock).with_context(|| format!("app {}", app.name))?;
+        let cluster = cluster(app, outward, link, seed, memory, clock).with_context(|| format!("app {}", app.name))?;
         let prefix = app.prefix.as_ref().map(|prefix| prefix.as_bytes().to_vec());
         let door = app.has_listeners.then(|| door(place));
         anyhow::Ok(App { cluster, prefix, strip_prefix: app.strip_prefix, door })
@@ -176,6 +195,7 @@ pub fn store(apps: &Apps) -> Arc<dyn Store> {
 fn cluster(
     app: &AppSettings,
     outward: &Outward,
+    link: Option<&Link>,
     seed: KeyHash,
     memory: &Arc<ValueMemory>,
     clock: &Arc<Clock>,
@@ -187,8 +207,12 @@ fn cluster(
         std::fs::create_dir_all(folder).with_context(|| format!("no folder for hints at {}", folder.display()))?;
     }
     let topology = settings.get(&proxy::TOPOLOGY).context("an app has a topology")?;
-    let kept = config.hint_dir.as_ref().map(|folder| folder.join(format!("{}.topology.toml", config.app)));
-    let mut source = Guarded::new(source(&topology)?, GuardConfig { kept, ..GuardConfig::default() });
+    let beside_hints = || config.hint_dir.as_ref().map(|folder| folder.join(format!("{}.topology.toml", config.app)));
+    let kept = match &topology {
+        Source::Control(app) => link.and_then(|link| link.kept(app)).or_else(beside_hints),
+        _ => beside_hints(),
+    };
+    let mut source = Guarded::new(source(&topology, link)?, GuardConfig { kept, ..GuardConfig::default() });
     let first = source.first(FIRST).context("there is no topology")?;
     let (memory, boards) = (Arc::clone(memory), Mutex::default());
     let timeout = settings.get(&proxy::NODE_TIMEOUT).into();

@@ -64,6 +64,7 @@ fn state(node: &NodeStatus) -> &'static str {
         NodeStatus { slow: true, .. } => "slow",
         NodeStatus { up: false, .. } => "ejected",
         NodeStatus { behind: true, .. } => "catching_up",
+        NodeStatus { leaving: true, .. } => "leaving",
         NodeStatus { flush_pending: true, .. } => "flush_pending",
         _ => "up",
     }

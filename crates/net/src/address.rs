@@ -27,6 +27,16 @@ impl Address {
         Self::Tcp(HostPort::new(host, port))
     }
 
+    /// A place that no server has: [`HostPort::unheld`].
+    pub fn unheld() -> Self {
+        Self::Tcp(HostPort::unheld())
+    }
+
+    /// Whether it is that place.
+    pub fn is_unheld(&self) -> bool {
+        matches!(self, Self::Tcp(place) if place.is_unheld())
+    }
+
     /// The same place, without a word on TLS.
     #[must_use]
     pub fn place(&self) -> Self {

@@ -27,6 +27,8 @@ pub enum AddressError {
 
 /// What stands before an address that TLS does not protect, whatever the process does otherwise: as memcached has it.
 const NO_TLS: &str = "notls:";
+/// The host of a place that no server has. `.invalid` is a domain that will never be (RFC 6761).
+const UNHELD: &str = "unheld.invalid";
 /// What stands before an address that only TLS may reach.
 const TLS: &str = "tls:";
 
@@ -53,6 +55,16 @@ impl HostPort {
         Self { tls: None, ..self.clone() }
     }
 
+    /// A place that no server has, for a slot of a ring that no node holds: its name is not looked up.
+    pub fn unheld() -> Self {
+        Self::new(UNHELD, 11211)
+    }
+
+    /// Whether it is [`HostPort::unheld`].
+    pub fn is_unheld(&self) -> bool {
+        self.host == UNHELD
+    }
+
     /// The address, if the host is a number.
     pub fn number(&self) -> Option<SocketAddr> {
         self.host.parse::<IpAddr>().ok().map(|host| SocketAddr::new(host, self.port))
@@ -64,6 +76,9 @@ impl HostPort {
     /// # Errors
     /// When the name server does not know the host, or does not answer.
     pub fn resolve(&self) -> io::Result<Vec<SocketAddr>> {
+        if self.is_unheld() {
+            return Err(io::Error::new(io::ErrorKind::NotFound, "no node holds the slot"));
+        }
         let mut found = Vec::new();
         for address in (self.host.as_str(), self.port).to_socket_addrs()? {
             if !found.contains(&address) {

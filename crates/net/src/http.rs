@@ -5,10 +5,11 @@
 use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ureq::http::{Response, Uri};
-use ureq::typestate::WithoutBody;
+use ureq::typestate::{WithBody, WithoutBody};
 use ureq::unversioned::resolver::{ResolvedSocketAddrs, Resolver};
 use ureq::unversioned::transport::{Buffers, ConnectionDetails, Connector, LazyBuffers, NextTimeout, Transport, time};
 use ureq::{Agent, Body, Error, RequestBuilder};
@@ -51,6 +52,12 @@ pub struct HttpRequest {
     text_max: u64,
 }
 
+/// Whether a wait is to be given up.
+type GiveUp = Arc<dyn Fn() -> bool + Send + Sync>;
+
+/// How often a wait that may be given up looks whether it is.
+const LOOK: Duration = Duration::from_millis(100);
+
 /// An answer whose body has not been read.
 pub struct HttpAnswer {
     response: Response<Body>,
@@ -60,6 +67,15 @@ pub struct HttpAnswer {
 impl HttpClient {
     /// A client of the server at `endpoint`, which is connected to when it is first asked.
     pub fn new(endpoint: Endpoint) -> Self {
+        Self::with(endpoint, None)
+    }
+
+    /// The same, whose waits fail with [`io::ErrorKind::ConnectionAborted`] soon after `give_up` says so: for answers that go on.
+    pub fn given_up_when(endpoint: Endpoint, give_up: impl Fn() -> bool + Send + Sync + 'static) -> Self {
+        Self::with(endpoint, Some(Arc::new(give_up)))
+    }
+
+    fn with(endpoint: Endpoint, give_up: Option<GiveUp>) -> Self {
         let config = Agent::config_builder()
             .timeout_global(endpoint.timeouts.total)
             .timeout_per_read(endpoint.timeouts.idle)
@@ -75,7 +91,8 @@ impl HttpClient {
             Address::Unix(_) => "http://localhost".to_owned(),
         };
         let log_in = endpoint.log_in.clone();
-        Self { agent: Agent::with_parts(config, Dialler(endpoint), Unresolved), origin, log_in, text_max: TEXT_MAX }
+        let agent = Agent::with_parts(config, Dialler { endpoint, give_up }, Unresolved);
+        Self { agent, origin, log_in, text_max: TEXT_MAX }
     }
 
     /// The same client, whose answers, where they are read whole, have at most so many bytes.
@@ -86,12 +103,45 @@ impl HttpClient {
 
     /// A request for `path`, which begins with a slash.
     pub fn get(&self, path: &str) -> HttpRequest {
-        let request = self.agent.get(format!("{}{path}", self.origin));
-        let request = match self.log_in.credentials() {
+        self.request(self.agent.get(format!("{}{path}", self.origin)))
+    }
+
+    /// A request to delete `path`, which begins with a slash.
+    pub fn delete(&self, path: &str) -> HttpRequest {
+        self.request(self.agent.delete(format!("{}{path}", self.origin)))
+    }
+
+    /// Puts `json` at `path`, which begins with a slash, and waits for the begin of the answer, whatever its status.
+    ///
+    /// # Errors
+    /// When none comes.
+    pub fn put(&self, path: &str, json: &str) -> Result<HttpAnswer, HttpError> {
+        self.send(self.agent.put(format!("{}{path}", self.origin)), json)
+    }
+
+    /// Posts `json` to `path`, otherwise as [`HttpClient::put`].
+    ///
+    /// # Errors
+    /// As that.
+    pub fn post(&self, path: &str, json: &str) -> Result<HttpAnswer, HttpError> {
+        self.send(self.agent.post(format!("{}{path}", self.origin)), json)
+    }
+
+    fn request(&self, request: RequestBuilder<WithoutBody>) -> HttpRequest {
+        HttpRequest { request: self.logged_in(request), text_max: self.text_max }
+    }
+
+    fn send(&self, request: RequestBuilder<WithBody>, json: &str) -> Result<HttpAnswer, HttpError> {
+        let request = self.logged_in(request).header("content-type", "application/json");
+        let response = request.send(json).map_err(failure)?;
+        Ok(HttpAnswer { response, text_max: self.text_max })
+    }
+
+    fn logged_in<Any>(&self, request: RequestBuilder<Any>) -> RequestBuilder<Any> {
+        match self.log_in.credentials() {
             Some(user) => request.header("authorization", user.authorization()),
             None => request,
-        };
-        HttpRequest { request, text_max: self.text_max }
+        }
     }
 }
 
@@ -171,30 +221,65 @@ impl Resolver for Unresolved {
 }
 
 /// Connects to its endpoint, whatever is asked for.
-#[derive(Debug)]
-struct Dialler(Endpoint);
+struct Dialler {
+    endpoint: Endpoint,
+    give_up: Option<GiveUp>,
+}
+
+impl fmt::Debug for Dialler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Dialler").field(&self.endpoint).finish()
+    }
+}
 
 impl Connector for Dialler {
     type Out = Connection;
 
     fn connect(&self, details: &ConnectionDetails<'_>, _: Option<()>) -> Result<Option<Connection>, Error> {
-        let mut endpoint = self.0.clone();
+        let mut endpoint = self.endpoint.clone();
         endpoint.timeouts.total = wait(details.timeout);
         let stream = endpoint.connect()?;
         let config = details.config;
         let buffers = LazyBuffers::new(config.input_buffer_size(), config.output_buffer_size());
-        Ok(Some(Connection { stream, buffers }))
+        Ok(Some(Connection { stream, buffers, give_up: self.give_up.clone() }))
     }
 }
 
 /// A connection with `ureq`'s buffers.
-#[derive(Debug)]
 struct Connection {
     stream: Stream,
     buffers: LazyBuffers,
+    give_up: Option<GiveUp>,
+}
+
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Connection").field(&self.stream).finish()
+    }
 }
 
 impl Connection {
+    /// Reads what comes, unless it is given up.
+    fn read(&mut self, timeout: NextTimeout) -> io::Result<usize> {
+        let Some(give_up) = self.give_up.clone() else {
+            self.limit(timeout);
+            return self.stream.read(self.buffers.input_append_buf());
+        };
+        let until = wait(timeout).map(|wait| Instant::now() + wait);
+        loop {
+            if give_up() {
+                return Err(io::ErrorKind::ConnectionAborted.into());
+            }
+            let turn = Instant::now() + LOOK;
+            let is_last = until.is_some_and(|until| until <= turn);
+            self.stream.set_deadline(Some(if is_last { until.unwrap_or(turn) } else { turn }));
+            match self.stream.read(self.buffers.input_append_buf()) {
+                Err(error) if error.kind() == io::ErrorKind::TimedOut && !is_last => {}
+                read => return read,
+            }
+        }
+    }
+
     fn limit(&mut self, timeout: NextTimeout) {
         self.stream.set_deadline(wait(timeout).map(|wait| Instant::now() + wait));
     }
@@ -211,8 +296,7 @@ impl Transport for Connection {
     }
 
     fn await_input(&mut self, timeout: NextTimeout) -> Result<bool, Error> {
-        self.limit(timeout.for_read());
-        let read = self.stream.read(self.buffers.input_append_buf())?;
+        let read = self.read(timeout.for_read())?;
         self.buffers.input_appended(read);
         Ok(read > 0)
     }
@@ -328,6 +412,36 @@ mod tests {
         let endpoint = Endpoint { timeouts, ..Endpoint::new(listener.local_addr().unwrap().into()) };
         let Err(HttpError::Io(error)) = HttpClient::new(endpoint).get("/").send() else { panic!("nobody answers") };
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+    }
+
+    #[test]
+    fn bodies_are_sent_and_an_answer_that_goes_on_is_given_up() {
+        use std::sync::atomic::{AtomicBool, Ordering};
+
+        let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let given_up = Arc::<AtomicBool>::default();
+        let asked = Arc::clone(&given_up);
+        let endpoint = Endpoint::new(listener.local_addr().unwrap().into());
+        let client = HttpClient::given_up_when(endpoint, move || asked.load(Ordering::Relaxed));
+        let server = thread::spawn(move || {
+            let mut peer = listener.accept().unwrap().0;
+            let mut read = Vec::new();
+            while !read.ends_with(b"{}") {
+                let mut some = [0; 512];
+                let bytes = peer.read(&mut some).unwrap();
+                read.extend_from_slice(&some[..bytes]);
+            }
+            peer.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nso\n").unwrap();
+            (peer, String::from_utf8(read).unwrap())
+        });
+        let mut reader = BufReader::new(client.put("/a", "{}").unwrap().reader());
+        let mut line = String::new();
+        reader.read_line(&mut line).unwrap();
+        given_up.store(true, Ordering::Relaxed);
+        let error = reader.read_line(&mut line).unwrap_err();
+        let (_peer, head) = server.join().unwrap();
+        assert!(head.starts_with("PUT /a HTTP/1.1\r\n") && head.contains("content-type: application/json"), "{head}");
+        assert_eq!((line.as_str(), error.kind()), ("so\n", io::ErrorKind::ConnectionAborted));
     }
 
     #[test]

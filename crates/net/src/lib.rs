@@ -22,6 +22,7 @@ mod host_port;
 mod http;
 mod keep_alive;
 mod listening;
+mod local;
 mod log_in;
 mod lookup;
 mod names;
@@ -45,6 +46,7 @@ pub use host_port::{AddressError, HostPort, prefix as tls_prefix, without_prefix
 pub use http::{HttpAnswer, HttpClient, HttpError, HttpRequest};
 pub use keep_alive::keep_alive;
 pub use listening::{accept, is_listening};
+pub use local::local_towards;
 pub use log_in::{Credentials, LogIn, LogInSource};
 pub use names::{Lookup, Names};
 pub use opening::Opening;

@@ -42,6 +42,9 @@ impl HostPort {
         if let Some(number) = self.number() {
             return Ok(vec![number]);
         }
+        if self.is_unheld() {
+            return self.resolve();
+        }
         let place = self.clone();
         within(patience, &UNDER_WAY, move || place.resolve())
     }

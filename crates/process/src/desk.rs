@@ -7,6 +7,7 @@ mod life;
 mod metrics;
 mod observed;
 mod pages;
+mod watched;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -17,6 +18,7 @@ use moneta_admin::{Admin, AdminConfig, AdminError, Places, Right, Route, Tally};
 
 pub use metrics::metrics;
 pub use observed::{About, Observed, Vitals};
+pub use watched::{State, Watched};
 
 /// The desk of a process, which answers from its making on; it ends when this is dropped.
 #[derive(Debug)]
@@ -43,6 +45,11 @@ impl Desk {
     /// The address it listens on, with the port that the kernel picked.
     pub fn address(&self) -> Option<SocketAddr> {
         self.http.as_ref().map(Admin::address)
+    }
+
+    /// The process as the desk sees it, for what tells others of it.
+    pub fn watched(&self) -> Watched {
+        Watched(Arc::clone(&self.life))
     }
 
     /// What it counts of its own requests.

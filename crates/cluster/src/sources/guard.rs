@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use super::advice::Advised;
 use super::counts::SourceCounts;
 use super::kept::Kept;
 use super::source::{SourceError, TopologySource};
@@ -82,7 +83,7 @@ impl<S: TopologySource> Guarded<S> {
         let from = Instant::now();
         let failure = loop {
             let left = timeout.saturating_sub(from.elapsed());
-            match self.source.next(left) {
+            match self.source.next(left).and_then(|said| self.not_older(said)) {
                 Ok(Some(topology)) => {
                     if let Some(taken) = self.judge(topology) {
                         return Ok(taken);
@@ -112,6 +113,17 @@ impl<S: TopologySource> Guarded<S> {
             }
             (None, failure) => Err(failure.unwrap_or(SourceError::Silent)),
         }
+    }
+
+    /// Fails where the source says a topology from before the one in force, or another one of its epoch, and has epochs that only
+    /// grow.
+    fn not_older(&self, said: Option<Topology>) -> Result<Option<Topology>, SourceError> {
+        let (Some(topology), Some(current)) = (&said, &self.current) else { return Ok(said) };
+        let is_other = topology.epoch == current.epoch && !topology.same_but_for_epoch(current);
+        if self.source.epochs_grow() && (topology.epoch < current.epoch || is_other) {
+            return Err(SourceError::EpochBack { said: topology.epoch, current: current.epoch });
+        }
+        Ok(said)
     }
 
     /// What is to be taken of what the source says: nothing, or the topology with its epoch.
@@ -194,7 +206,7 @@ impl<S: TopologySource> Guarded<S> {
 impl<S: TopologySource> TopologySource for Guarded<S> {
     /// The next topology to be taken. [`Guarded::first`] comes before it, or what was kept is not looked at.
     fn next(&mut self, timeout: Duration) -> Result<Option<Topology>, SourceError> {
-        match self.source.next(timeout) {
+        match self.source.next(timeout).and_then(|said| self.not_older(said)) {
             Ok(Some(topology)) => Ok(self.judge(topology)),
             Ok(None) => Ok(None),
             Err(error) => {
@@ -206,6 +218,14 @@ impl<S: TopologySource> TopologySource for Guarded<S> {
 
     fn hurry(&mut self) {
         self.source.hurry();
+    }
+
+    fn advice(&mut self) -> Option<Vec<Advised>> {
+        self.source.advice()
+    }
+
+    fn epochs_grow(&self) -> bool {
+        self.source.epochs_grow()
     }
 
     fn name(&self) -> String {

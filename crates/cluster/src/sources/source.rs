@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 
+use super::advice::Advised;
 use crate::topology::{Topology, TopologyError};
 
 /// What says which nodes there are. It is asked by a thread that may wait.
@@ -21,6 +22,18 @@ pub trait TopologySource: Send {
 
     /// Another process has a newer topology: the source is to be read again as soon as may be.
     fn hurry(&mut self) {}
+
+    /// What it says of the nodes' states, if it has said so again since it was asked last: all of it, so that a node that is not
+    /// in the list is as it should be.
+    fn advice(&mut self) -> Option<Vec<Advised>> {
+        None
+    }
+
+    /// Whether its epochs only grow: then a topology of an earlier epoch is old news, or of a source that has lost its memory, and
+    /// is not taken.
+    fn epochs_grow(&self) -> bool {
+        false
+    }
 
     /// What it is and where, for messages: `file /etc/moneta/topology.toml`.
     fn name(&self) -> String;
@@ -41,6 +54,9 @@ pub enum SourceError {
         /// Why.
         source: std::io::Error,
     },
+    /// The file that keeps the last topology is not as it was written.
+    #[error("{}: its checksum does not hold", .0.display())]
+    Checksum(PathBuf),
     /// A property file does not have the property.
     #[error("{} has no property \"{property}\"", path.display())]
     Property {
@@ -60,6 +76,14 @@ pub enum SourceError {
     /// The system has no thread or no event loop for it.
     #[error("cannot start: {0}")]
     Start(std::io::Error),
+    /// It says a topology that is older than the one in force.
+    #[error("it says epoch {said}, which is not after epoch {current}")]
+    EpochBack {
+        /// What it says.
+        said: u64,
+        /// What is in force.
+        current: u64,
+    },
     /// It has said nothing in time, and nothing is kept of before.
     #[error("no topology yet")]
     Silent,

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use moneta_background::{Run, Task};
 
+use super::advice::Advised;
 use super::counts::{SourceCounts, SourceStatus};
 use super::guard::Guarded;
 use super::source::{SourceError, TopologySource};
@@ -26,13 +27,14 @@ pub struct Watch {
 impl Watch {
     /// Begins to follow `source`, whose [`Guarded::first`] the caller has, and calls `taken` with each later topology. Where that
     /// returns false, the topology could not be taken: it is called again with it once a second, until it is or there is a later
-    /// one.
+    /// one. `advised` is called with what the source says of the nodes' states.
     ///
     /// # Errors
     /// When the system has no thread.
     pub fn start<S: TopologySource + 'static>(
         mut source: Guarded<S>,
         mut taken: impl FnMut(&Topology) -> bool + Send + 'static,
+        mut advised: impl FnMut(&[Advised]) + Send + 'static,
     ) -> Result<Self, SourceError> {
         let (counts, hurries) = (source.counts(), Arc::<AtomicBool>::default());
         let is_hurried = Arc::clone(&hurries);
@@ -52,6 +54,7 @@ impl Watch {
                         task.sleep(TURN);
                     }
                 }
+                source.advice().into_iter().for_each(|advice| advised(&advice));
                 if left.as_ref().is_some_and(|(_, tried)| tried.elapsed() >= AGAIN) {
                     let tried = left.take().map(|(topology, _)| topology).filter(|topology| !taken(topology));
                     left = tried.map(|topology| (topology, Instant::now()));
@@ -95,6 +98,14 @@ impl TopologySource for Box<dyn TopologySource> {
 
     fn hurry(&mut self) {
         (**self).hurry();
+    }
+
+    fn advice(&mut self) -> Option<Vec<Advised>> {
+        (**self).advice()
+    }
+
+    fn epochs_grow(&self) -> bool {
+        (**self).epochs_grow()
     }
 
     fn name(&self) -> String {

@@ -35,7 +35,7 @@ impl Topology {
             check_nodes(self.ring, &replica.nodes)
                 .map_err(|error| TopologyError::Replica { replica: replica.name.clone(), error: Box::new(error) })?;
         }
-        if let Some(address) = twice(self.nodes().map(|node| node.address.place())) {
+        if let Some(address) = twice(self.nodes().map(|node| node.address.place()).filter(|place| !place.is_unheld())) {
             return Err(TopologyError::SameAddress(address.to_string()));
         }
         if self.replicas.iter().all(|replica| replica.write_only) {

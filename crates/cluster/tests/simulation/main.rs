@@ -36,7 +36,8 @@ fn extras(seed: u64) -> Extras {
     let shares = Rng::with_seed(seed ^ 0x5a).u8(0..3) == 0;
     let restarts = Rng::with_seed(seed ^ 0xa7).u8(0..6) == 0;
     let overflows = Rng::with_seed(seed ^ 0x0f).u8(0..4) == 0;
-    Extras { flushes, shares, restarts, overflows, ..PLAIN }
+    let advice = Rng::with_seed(seed ^ 0xad).u8(0..3) == 0;
+    Extras { flushes, shares, restarts, overflows, advice, ..PLAIN }
 }
 
 /// What the runs of [`MENDED`] have.
@@ -46,6 +47,7 @@ const PLAIN: Extras = Extras {
     restarts: false,
     overflows: false,
     locks: false,
+    advice: false,
     names: Names::None,
     trouble: Trouble::None,
 };
@@ -53,6 +55,7 @@ const FLUSHES: Extras = Extras { flushes: true, ..PLAIN };
 const RESTARTS: Extras = Extras { restarts: true, ..PLAIN };
 const SHARES: Extras = Extras { shares: true, ..PLAIN };
 const LOCKS: Extras = Extras { locks: true, ..PLAIN };
+const ADVISED: Extras = Extras { advice: true, ..PLAIN };
 const OVERFLOWS: Extras = Extras { overflows: true, ..PLAIN };
 
 /// Seeds that have shown a fault, and what their runs have.
@@ -94,7 +97,9 @@ fn kinds() -> Vec<Extras> {
     let named = [Names::Allowed, Names::Refused].map(|names| Extras { names, shares: true, ..PLAIN });
     let beside = Extras { trouble: Trouble::Future, shares: true, names: Names::Refused, ..PLAIN };
     let lied = Extras { trouble: Trouble::False, shares: true, ..PLAIN };
-    [&troubles[..], &named, &[LOCKS, beside, lied]].concat()
+    let advised = [Trouble::None, Trouble::Dead, Trouble::Refused].map(|trouble| Extras { trouble, ..ADVISED });
+    let shared = [Extras { shares: true, ..ADVISED }, Extras { locks: true, ..ADVISED }];
+    [&troubles[..], &named, &[LOCKS, beside, lied], &advised, &shared].concat()
 }
 
 #[test]
@@ -109,7 +114,7 @@ fn what_goes_wrong_costs_itself() {
 
 /// Each guard, and what the runs have in which it is left out: what that guard is for. Of these at least one in 60 fails, as a
 /// rule more than a quarter.
-const GUARDS: [(Guard, Extras); 14] = [
+const GUARDS: [(Guard, Extras); 15] = [
     (Guard::Base, PLAIN),
     (Guard::Hints, PLAIN),
     (Guard::Tombstones, PLAIN),
@@ -124,6 +129,7 @@ const GUARDS: [(Guard, Extras); 14] = [
     (Guard::Taken, LOCKS),
     (Guard::Settled, Extras { trouble: Trouble::Dead, ..PLAIN }),
     (Guard::Told, Extras { trouble: Trouble::False, ..PLAIN }),
+    (Guard::Advice, ADVISED),
 ];
 
 /// Runs without a guard, at most, until one fails. Where one in 60 does, none of these fails once in 20,000 times.

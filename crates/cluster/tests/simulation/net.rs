@@ -56,6 +56,8 @@ pub enum Guard {
     Settled,
     /// What a node shows that lies is under versions as new as any.
     Told,
+    /// A proxy believes advice: it asks no node of which something is said.
+    Advice,
 }
 
 /// The links between all proxies and nodes.
@@ -81,6 +83,8 @@ pub struct Net {
     pub overtaking: HashSet<String>,
     /// What nodes are told of this key, and what they say, is printed.
     pub traced: Option<String>,
+    /// Nodes that a proxy does not ask since it believes advice, by proxy and node.
+    pub shunned: HashSet<(usize, String)>,
     /// What bad nodes do later, and the steps at which they do.
     pub late: Vec<(u64, Box<dyn FnOnce() + Send>)>,
 }
@@ -133,6 +137,9 @@ impl Link {
     fn passes(net: &Arc<Mutex<Net>>, proxy: usize, name: &str) -> bool {
         let mut net = net.lock();
         let (step, loss) = (net.step, net.loss);
+        if net.shunned.contains(&(proxy, name.to_owned())) {
+            return false;
+        }
         net.cut.get(&(proxy, name.to_owned())).is_none_or(|until| *until <= step) && net.rng.u32(0..1000) >= loss
     }
 

@@ -10,7 +10,8 @@ use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
 use fastrand::Rng;
-use moneta_cluster::{Ack, Cluster, ClusterConfig, Topology, Writer};
+use moneta_cluster::sources::{Advice, Advised};
+use moneta_cluster::{Ack, Cluster, ClusterConfig, NodeStatus, Topology, Writer};
 use moneta_memory::Memory;
 use moneta_store::board::Board;
 use moneta_store::versions::Floor;
@@ -47,6 +48,8 @@ const KEPT: u64 = 1200;
 /// How long a node that was killed is away, in steps, and how many steps pass between two kills, about.
 const AWAY: u64 = 200;
 const KILLED_EVERY: u32 = 600;
+/// Steps between two words of the adviser.
+const ADVISED_EVERY: u64 = 50;
 /// Bytes of hints for a node where they overflow: one of them.
 const FEW_HINTS: u64 = 130;
 /// The same where nodes restart at once.
@@ -92,6 +95,8 @@ pub struct Extras {
     pub locks: bool,
     /// Clients name versions.
     pub names: Names,
+    /// Proxies are advised on the nodes' states, and the advice is late, false, and another one for each.
+    pub advice: bool,
     /// What goes wrong; then nothing else does.
     pub trouble: Trouble,
 }
@@ -124,6 +129,7 @@ impl World {
             refuses: trouble == Trouble::Refused,
             dead: None,
             overtaking: HashSet::new(),
+            shunned: HashSet::new(),
             traced: std::env::var("MONETA_TRACE").ok(),
             late: Vec::new(),
         };
@@ -332,6 +338,7 @@ impl World {
         }
         clients.extend(self.others(seed));
         let (away_for, killed_every) = if self.extras.restarts { (0, KILLED_OFTEN) } else { (AWAY, KILLED_EVERY) };
+        let (mut adviser, mut late) = (Rng::with_seed(seed ^ 0xad), vec![Vec::new(); PROXIES]);
         let mut round = 0;
         let mut maintenance = self.maintenance(round);
         let (mut until, mut away) = (STEPS, None);
@@ -357,11 +364,15 @@ impl World {
                     away = Some((step + away_for, self.kill_one(zone, away_for, &mut rng)));
                 }
                 self.make_trouble(step);
+                if self.extras.advice && step % ADVISED_EVERY == 0 {
+                    self.advise(&mut adviser, &mut late);
+                }
             } else if step == STEPS {
                 self.books.borrow_mut().over = true;
                 // A node that was killed is reached again until it is started: then it restarts at once.
                 let mut net = self.net.lock();
                 (net.loss, net.cut, net.bad) = (0, HashMap::new(), None);
+                net.shunned.clear();
                 drop(net);
                 until += REST;
             } else if step == until && until < STEPS + REST_IN_DOUBT && self.is_in_doubt() {
@@ -371,6 +382,31 @@ impl World {
             if maintenance.is_empty() && step % 20 == 0 {
                 round += 1;
                 maintenance = self.maintenance(round);
+            }
+        }
+    }
+
+    /// Says of nodes to each proxy that they leave or are away, whether that is so or not, or again what was said before.
+    fn advise(&self, rng: &mut Rng, late: &mut [Vec<Advised>]) {
+        self.net.lock().shunned.clear();
+        for (number, (proxy, said)) in self.proxies.iter().zip(late).enumerate() {
+            let share = [0, 20, 50, 100][rng.usize(0..4)];
+            if rng.u8(0..4) > 0 {
+                let nodes = proxy.cluster.status().nodes.into_iter().filter(|_| rng.u8(0..100) < share);
+                let nodes: Vec<_> = nodes.collect();
+                let of = |node: NodeStatus| {
+                    let advice = if rng.bool() { Advice::Leaving } else { Advice::Away };
+                    Advised { replica: node.replica, slot: node.slot, advice }
+                };
+                *said = nodes.into_iter().map(of).collect();
+            }
+            proxy.cluster.advise(said);
+            if self.net.lock().guard == Guard::Advice {
+                let nodes = proxy.cluster.status().nodes.into_iter();
+                let shunned =
+                    nodes.filter(|node| said.iter().any(|one| one.slot == node.slot && one.replica == node.replica));
+                let shunned: Vec<_> = shunned.map(|node| (number, node.address)).collect();
+                self.net.lock().shunned.extend(shunned);
             }
         }
     }

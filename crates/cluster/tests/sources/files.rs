@@ -80,7 +80,7 @@ fn a_watch_tells_of_changes_until_it_is_dropped() {
     let mut guarded = Guarded::new(source, GuardConfig::default());
     assert_eq!(slots(&guarded.first(LONG).unwrap()), ["a0", "a1"]);
     let (tell, told) = mpsc::channel();
-    let watch = Watch::start(guarded, move |topology| tell.send(topology.clone()).is_ok()).unwrap();
+    let watch = Watch::start(guarded, move |topology| tell.send(topology.clone()).is_ok(), |_| {}).unwrap();
     for nodes in [&["a0", "a1", "a2"], &["a0", "a1", "a3"]] {
         fs::write(folder.path().join("new"), text(&[("a", nodes)])).unwrap();
         fs::rename(folder.path().join("new"), &path).unwrap();

@@ -18,7 +18,7 @@ use moneta_process::logging::LogLevel;
 use moneta_process::runner::Beginning;
 use moneta_process::startup::Startup;
 use moneta_remote::ValueMemory;
-use moneta_server::config::{ListenAddress, ServerConfig};
+use moneta_server::config::{ListenAddress, Policy, ServerConfig};
 use moneta_server::error::ServerError;
 use moneta_server::node::{AppLimits, Node, NodeSettings, Routes, Surroundings};
 use moneta_server::server::{RunningServer, Server};
@@ -28,6 +28,7 @@ use crate::admin_access;
 use crate::app_limits::AppAllowances;
 use crate::banner::{self, Reachable};
 use crate::catch_up::{self, CatchingUp};
+use crate::linked::Link;
 use crate::options::app::AppSettings;
 use crate::options::flags;
 use crate::options::resolve::Resolved;
@@ -81,7 +82,13 @@ pub fn start(matches: &ArgMatches, settings: Settings) -> anyhow::Result<()> {
     users::follow(users.as_ref(), &settings, &config.listeners, audit.as_ref())?;
     let outward = outward::of(&settings, tls.as_ref())?;
     let clock = Arc::new(Clock::system());
-    let served = Served::make(&settings, &outward, &clock, process.recovery())?;
+    let link = Link::open(&settings, &outward)?;
+    if let Some(link) = &link {
+        link.belongs_to(&mut process);
+        let listen = config.listeners.iter().filter(|listener| listener.policy == Policy::Online);
+        link.register(&settings, process.desk(), listen.map(|listener| &listener.address))?;
+    }
+    let served = Served::make(&settings, &outward, link.as_deref(), &clock, process.recovery())?;
     let store = Arc::clone(&served.store);
     process.at_end("store", STORE_WITHIN, move || close(&store));
     let certificates = tls::certificates(&settings, tls.as_ref());
@@ -100,7 +107,12 @@ pub fn start(matches: &ArgMatches, settings: Settings) -> anyhow::Result<()> {
     let drawn = drawing::draw(&settings);
     let explained = move || format!("{drawn}\nbackground tasks\n{}", tasks::text());
     process.desk().add([Route::text(drawing::PATH, explained)]);
-    served.catch_up(&server)?;
+    served.catch_up(&server, link.as_deref())?;
+    if let Some(link) = &link {
+        let online = server.listen_addresses().iter().zip(&config.listeners);
+        let online = online.filter(|(_, listener)| listener.policy == Policy::Online).map(|(address, _)| address);
+        link.register(&settings, process.desk(), online)?;
+    }
     let policies = config.listeners.iter().map(|listener| listener.policy);
     let data = server.listen_addresses().iter().cloned().zip(policies).collect();
     process.push(server);
@@ -148,11 +160,13 @@ impl Served {
     fn make(
         settings: &Settings,
         outward: &Outward,
+        link: Option<&Link>,
         clock: &Arc<Clock>,
         recovery: &Arc<Progress>,
     ) -> anyhow::Result<Self> {
         let values = settings.is_proxy().then(|| proxy_stores::value_memory(settings));
-        let apps = values.as_ref().map(|values| proxy_stores::apps(settings, outward, values, clock)).transpose()?;
+        let apps =
+            values.as_ref().map(|values| proxy_stores::apps(settings, outward, link, values, clock)).transpose()?;
         let store = match &apps {
             Some(apps) => proxy_stores::store(apps),
             None => stack::assemble(settings, outward, clock, recovery)?,
@@ -198,8 +212,8 @@ impl Served {
     }
 
     /// Begins to catch up, if it is to.
-    fn catch_up(self, server: &RunningServer) -> anyhow::Result<()> {
-        self.catching_up.map_or(Ok(()), |catching_up| catching_up.start(server))
+    fn catch_up(self, server: &RunningServer, link: Option<&Link>) -> anyhow::Result<()> {
+        self.catching_up.map_or(Ok(()), |catching_up| catching_up.start(server, link))
     }
 }
 

@@ -11,7 +11,7 @@ use crate::options::contradictions;
 use crate::options::listener::ExtraListener;
 use crate::options::resolve::Resolved;
 use crate::options::sections::tiers::{self, StackSettings};
-use crate::options::sections::{access, cluster, flash, lmdb, memory, network, proxy, remote, rocks};
+use crate::options::sections::{access, cluster, control, flash, lmdb, memory, network, proxy, remote, rocks};
 
 /// Everything `moneta serve` was asked for: options that fit together.
 #[derive(Clone, Debug)]
@@ -47,6 +47,10 @@ impl Settings {
             app::contradictions(&values, &apps, !tables.is_empty(), &listeners, has_common),
             if is_proxy { Vec::new() } else { tiers::contradictions(&values) },
             cluster::contradictions(&values, &stack),
+            control::contradictions(
+                &values,
+                &apps.iter().map(|app| app.values.get(&proxy::TOPOLOGY)).collect::<Vec<_>>(),
+            ),
             access::contradictions(&values),
             contradictions::of_admin(&values),
             contradictions::of_tls(&values, &listeners),
@@ -79,8 +83,13 @@ fn of_proxy(options: &Values, is_proxy: bool) -> Vec<Refusal> {
         section.options.iter().copied().filter(|option| options.is_changed(*option)).collect::<Vec<_>>()
     };
     if !is_proxy {
-        let refuse = |option: &dyn Declaration| options.refuse(option, "given together with topology, to a proxy");
-        return changed(&proxy::SECTION).into_iter().map(refuse).collect();
+        let refuse =
+            |option: &'static dyn Declaration| options.refuse(option, "given together with topology, to a proxy");
+        // What registers says which app's it is, and where it is.
+        let has_control = !options.get(&control::CONTROL).is_empty();
+        let is_of_instance = |key: &str| has_control && [proxy::APP.key(), proxy::ZONE.key()].contains(&key);
+        let of_proxy = changed(&proxy::SECTION).into_iter().filter(|option| !is_of_instance(option.about().key));
+        return of_proxy.map(refuse).collect();
     }
     let sections = [&tiers::SECTION, &flash::SECTION, &rocks::SECTION, &lmdb::SECTION, &remote::SECTION];
     let own: [&dyn Declaration; 4] =

@@ -1,5 +1,6 @@
 //! Kinds of values that only nodes and proxies have; all others are in [`moneta_options::kinds`].
 
+pub mod control;
 pub mod device;
 pub mod pem;
 pub mod promotion;

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use moneta_net::Address;
 use moneta_options::kinds::Kind;
+use moneta_options::kinds::words::Name;
 
 /// The address of a server; may be left out.
 pub struct Server;
@@ -28,7 +29,7 @@ impl Kind for Server {
     }
 }
 
-/// `FILE`, `evcache:FILE`, `evcache:FILE#PROPERTY`, or `dns:ZONE=NAME,ZONE=NAME`; may be left out.
+/// `FILE`, `evcache:FILE`, `evcache:FILE#PROPERTY`, `dns:ZONE=NAME,ZONE=NAME`, or `control:APP`; may be left out.
 pub struct TopologySource;
 
 /// Where a topology comes from.
@@ -40,6 +41,8 @@ pub enum Source {
     Evcache(PathBuf, Option<String>),
     /// Zones, and the names of their nodes in DNS.
     Dns(Vec<(String, String)>),
+    /// An app's, of the control plane.
+    Control(String),
 }
 
 impl Kind for TopologySource {
@@ -55,6 +58,9 @@ impl Kind for TopologySource {
                 (!zone.is_empty() && !name.is_empty()).then(|| (zone.to_owned(), name.to_owned()))
             };
             return zones.split(',').map(pair).collect::<Option<_>>().map(|zones| Some(Source::Dns(zones)));
+        }
+        if let Some(app) = text.strip_prefix("control:") {
+            return Name.read(app).flatten().map(|app| Some(Source::Control(app)));
         }
         Some(Some(match text.strip_prefix("evcache:") {
             None => Source::Toml(text.into()),
@@ -75,11 +81,13 @@ impl Kind for TopologySource {
                 let zones: Vec<String> = zones.iter().map(|(zone, name)| format!("{zone}={name}")).collect();
                 format!("dns:{}", zones.join(","))
             }
+            Some(Source::Control(app)) => format!("control:{app}"),
         }
     }
 
     fn range(&self) -> String {
-        "the path of a TOML file, `evcache:FILE`, `evcache:FILE#PROPERTY`, or `dns:ZONE=NAME,ZONE=NAME`".into()
+        "the path of a TOML file, `evcache:FILE`, `evcache:FILE#PROPERTY`, `dns:ZONE=NAME,ZONE=NAME`, or `control:APP`"
+            .into()
     }
 
     fn placeholder(&self) -> String {

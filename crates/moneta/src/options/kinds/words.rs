@@ -6,6 +6,9 @@ use moneta_server::config::Commands;
 /// The name of a zone, as a topology has it; may be left out.
 pub struct Zone;
 
+/// A host by name or number, without a port; may be left out.
+pub struct HostName;
+
 /// A writer's number from 0 to 15, or `auto`.
 pub struct WriterId;
 
@@ -29,6 +32,32 @@ impl Kind for Zone {
 
     fn placeholder(&self) -> String {
         "NAME".into()
+    }
+}
+
+impl Kind for HostName {
+    type Value = Option<String>;
+
+    fn read(&self, text: &str) -> Option<Option<String>> {
+        if text.is_empty() {
+            return Some(None);
+        }
+        let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
+        let is_number = bare.parse::<std::net::IpAddr>().is_ok();
+        let is_name = text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte));
+        (is_number || is_name).then(|| Some(bare.to_owned()))
+    }
+
+    fn write(&self, host: &Option<String>) -> String {
+        host.clone().unwrap_or_default()
+    }
+
+    fn range(&self) -> String {
+        "a host's name or number, without a port".into()
+    }
+
+    fn placeholder(&self) -> String {
+        "HOST".into()
     }
 }
 

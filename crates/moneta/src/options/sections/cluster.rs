@@ -57,8 +57,8 @@ section! {
     TOMBSTONE_TTL: Seconds = Opt::new("tombstone_ttl", Seconds { min: 1, max: 31_536_000 }, || Duration::from_secs(3600))
         .when("Longer where a copy may be cut off for longer and should catch up by its feed.");
 
-    /// Where it is said which nodes hold other copies of this node's data: a TOML file, EVCache's list of nodes, or DNS
-    /// (docs/topology.md). A node that comes back with items on its SSD learns from them what it has missed, before it answers
+    /// Where it is said which nodes hold other copies of this node's data: a TOML file, EVCache's list of nodes, DNS, or the
+    /// control plane (docs/topology.md). A node that comes back with items on its SSD learns from them what it has missed, before it answers
     /// reads.
     CATCH_UP: TopologySource = Opt::new("catch_up", TopologySource, || None)
         .when("On every node with an SSD tier that is one of several copies: the topology that proxies have. Only with --cluster.");

@@ -3,6 +3,7 @@
 
 pub mod access;
 pub mod cluster;
+pub mod control;
 pub mod flash;
 pub mod lmdb;
 pub mod memory;
@@ -18,7 +19,7 @@ pub mod workers;
 use moneta_options::declaration::{Declaration, Section};
 
 /// All, in the order shown.
-pub static ALL: [&Section; 13] = [
+pub static ALL: [&Section; 14] = [
     &network::SECTION,
     &memory::SECTION,
     &tiers::SECTION,
@@ -28,6 +29,7 @@ pub static ALL: [&Section; 13] = [
     &remote::SECTION,
     &cluster::SECTION,
     &proxy::SECTION,
+    &control::SECTION,
     &workers::SECTION,
     &tls::SECTION,
     &access::SECTION,

@@ -15,7 +15,11 @@ use moneta_server::config::ServerConfig;
 use moneta_server::node::{Node, NodeSettings};
 use tracing::Level;
 
+use crate::options::sections::control::CONTROL;
 use moneta_process::logging::{LogFormat, LogLevel, LogSettings};
+
+/// How long others may take to hear from the control plane that a process leaves.
+const TOLD: Duration = Duration::from_secs(2);
 
 section! {
     "Operation";
@@ -45,8 +49,10 @@ section! {
     ADMIN_HOSTS: HostNames = Opt::new("admin_hosts", HostNames, Vec::new)
         .when("When what scrapes metrics, checks health or reads the feed goes by another name, such as a service's.");
 
-    /// How long a graceful stop goes on accepting and serving, while /readyz answers 503 already, before it drains.
+    /// How long a graceful stop goes on accepting and serving, while /readyz answers 503 already, before it drains. With a control
+    /// plane 2 seconds where nothing is set, in which others are told of it.
     LAME_DUCK: Seconds = Opt::new("lame_duck", Seconds { min: 0, max: 3_600 }, || Duration::ZERO)
+        .adjusted(|options, default| if options.get(&CONTROL).is_empty() { default } else { TOLD })
         .live()
         .when("Behind a balancer that goes by /readyz: longer than it takes to notice, two or three of its checks.");
 

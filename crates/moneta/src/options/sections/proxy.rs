@@ -24,16 +24,17 @@ use crate::options::sections::{cluster, remote};
 section! {
     "Proxy";
 
-    /// Where it is said which nodes hold which copies of the data: a TOML file, EVCache's list of nodes, or DNS
-    /// (docs/topology.md).
+    /// Where it is said which nodes hold which copies of the data: a TOML file, EVCache's list of nodes, DNS, or the
+    /// control plane (docs/topology.md).
     TOPOLOGY: TopologySource = Opt::new("topology", TopologySource, || None)
         .when("For `moneta proxy`, and only for it. What has changed is taken within seconds, without a dropped request.");
 
-    /// The zone of this proxy: reads go to the copies there first.
+    /// The zone of this process: reads of a proxy go to the copies there first, and the control plane is told of it.
     ZONE: Zone = Opt::new("zone", Zone, || None)
         .when("Wherever there is more than one zone; without it all copies are as near.");
 
-    /// The app's name in metrics, messages and the names of files of hints.
+    /// The app's name in metrics, messages and the names of files of hints, and the app that this process registers as at the control
+    /// plane.
     APP: Name = Opt::new("app", Name, || Some("default".into()))
         .when("Where several proxies run on one machine. For several apps on one proxy see the [[app]] tables of the file.");
 
