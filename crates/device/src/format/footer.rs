@@ -55,11 +55,13 @@ impl Summary {
     pub const EMPTY: Self = Self { expiry_min: Self::NEVER, expiry_max: 0, behind: 0, last: 0 };
 
     /// An item's expiry in the form of summaries.
+    #[inline]
     pub fn moment(expiry: moneta_store::Expiry) -> u32 {
         if expiry == moneta_store::Expiry::NEVER { Self::NEVER } else { expiry.0 }
     }
 
     /// Adds a record that expires at `moment` and has the sequence number `sequence`.
+    #[inline]
     pub fn add(&mut self, moment: u32, sequence: u64) {
         self.last = self.last.max(sequence);
         self.expiry_min = self.expiry_min.min(moment);
@@ -126,15 +128,19 @@ pub fn kept(hash: u64) -> u64 {
 }
 
 /// Appends an entry.
+#[inline]
 pub fn push(footer: &mut Vec<u8>, entry: &Entry) {
     let packed = (entry.hash & ((1 << INDEX_BITS) - 1)) | (entry.hash >> (64 - SHARD_BITS) << INDEX_BITS);
-    footer.extend_from_slice(&packed.to_le_bytes()[..6]);
+    let (mut bytes, mut end) = ([0; ENTRY_BYTES_MAX], 6);
+    bytes[..8].copy_from_slice(&packed.to_le_bytes());
     let mut rest = u64::from(entry.length) << 1 | u64::from(entry.is_tombstone);
     while rest >= 0x80 {
-        footer.push(rest as u8 | 0x80);
+        bytes[end] = rest as u8 | 0x80;
         rest >>= 7;
+        end += 1;
     }
-    footer.push(rest as u8);
+    bytes[end] = rest as u8;
+    footer.extend_from_slice(&bytes[..=end]);
 }
 
 /// Decodes the entries after a footer's head, up to its end or the first invalid one.

@@ -71,6 +71,7 @@ pub struct Draft<'a> {
 }
 
 impl Draft<'_> {
+    #[inline]
     fn all_marks(&self) -> u8 {
         self.marks
             | if self.expiry == Expiry::NEVER { 0 } else { mark::EXPIRY }
@@ -80,6 +81,7 @@ impl Draft<'_> {
     }
 
     /// The version it comes with, if it does.
+    #[inline]
     pub fn version(&self) -> Option<Version> {
         if self.unversioned { Some(Version::ZERO) } else { self.cas.map(Version) }
     }
@@ -91,10 +93,12 @@ impl Draft<'_> {
         HEADER_BYTES + fields_len(self.all_marks()) + self.key.len() + self.value_len()
     }
 
+    #[inline]
     fn value_len(&self) -> usize {
         self.value[0].len() + self.value[1].len()
     }
 
+    #[inline]
     fn fields(&self) -> ([u8; 16], usize) {
         let (mut fields, mut end) = ([0; 16], 0);
         let mut put = |bytes: &[u8]| {
@@ -114,6 +118,7 @@ impl Draft<'_> {
     }
 
     /// Hash of everything after the header. Takes long for a long value, so compute it before taking a lock.
+    #[inline]
     pub fn content_hash(&self) -> u64 {
         let (fields, end) = self.fields();
         hash_of_runs(&[&fields[..end], self.key, self.value[0], self.value[1]])
@@ -152,6 +157,7 @@ pub fn salt_of(version: u16, sequence: u64, seed: u64) -> u64 {
     if version == VERSION_1 { sequence } else { hash_with_seed(&sequence.to_le_bytes(), seed) }
 }
 
+#[inline]
 fn checksum(place: Salt, header: &[u8; HEADER_BYTES], content_hash: u64) -> u32 {
     let mut bytes = [0; 32];
     bytes[..8].copy_from_slice(&place.key.to_le_bytes());

@@ -210,16 +210,13 @@ impl Log {
                 // The record found may have been flushed since, so the result may not depend on it: try again.
                 return Err(Full);
             }
-            let mut open = match head.take() {
-                Some(open) if open.sequence < least => {
-                    *head = Some(open);
-                    continue;
-                }
+            let open = match &mut *head {
+                Some(open) if open.sequence < least => continue,
                 Some(open) => open,
                 None => {
                     let open = self.begin(number)?;
                     group.sequence.store(open.sequence, Ordering::Release);
-                    open
+                    head.insert(open)
                 }
             };
             let version = self.sequence.next();
@@ -227,14 +224,13 @@ impl Log {
                 self.queue.nudge();
                 // Of what is carried the CAS value is an old one.
                 if !is_carried && self.sequence.is_spent(version) {
-                    *head = Some(open);
                     return Err(Full);
                 }
             }
-            let place = self.sequence.place(open.base, version).filter(|_| self.has_room(&open, draft.len()));
+            let place = self.sequence.place(open.base, version).filter(|_| self.has_room(open, draft.len()));
             let Some(place) = place else {
                 group.sequence.store(0, Ordering::Release);
-                self.seal(open);
+                head.take().into_iter().for_each(|open| self.seal(open));
                 continue;
             };
             if let Some(over) = over
@@ -254,9 +250,8 @@ impl Log {
             // Earlier records of the key lie in the region of its last record or in older ones.
             let block = self.regions.block_at(open.region, open.end);
             let repeats = last == Some(block) || forgotten == open.sequence;
-            let location = self.put(&mut open, draft, hash, content_hash, (version, place), repeats);
+            let location = self.put(open, draft, hash, content_hash, (version, place), repeats);
             let eager = open.end - open.buffer.written() >= FlushQueue::EAGER_BYTES;
-            *head = Some(open);
             let number = self.appended.fetch_add(1, Ordering::AcqRel) + 1;
             drop(head);
             if eager {

@@ -320,9 +320,9 @@ impl Inner {
         }
     }
 
+    #[inline]
     fn draft<'a>(&self, key: &Key<'a>, version: &'a NewItem<'_>, scratch: &'a mut Vec<u8>) -> Draft<'a> {
-        let draft = draft(key, version, scratch);
-        Draft { unversioned: draft.unversioned || self.log.sequence.counts(), ..draft }
+        draft(key, version, self.log.sequence.counts(), scratch)
     }
 
     /// How a client's delete removes a key.
@@ -526,7 +526,9 @@ impl<T> From<Halt> for Attempt<T> {
     }
 }
 
-fn draft<'a>(key: &Key<'a>, version: &'a NewItem<'_>, scratch: &'a mut Vec<u8>) -> Draft<'a> {
+/// The record of a new item. Where stamps are `counted`, its CAS value is no version.
+#[inline]
+fn draft<'a>(key: &Key<'a>, version: &'a NewItem<'_>, counted: bool, scratch: &'a mut Vec<u8>) -> Draft<'a> {
     let if_so = |so: bool, mark: u8| if so { mark } else { 0 };
     let marks = if_so(version.fetched, mark::FETCHED)
         | if_so(version.stale, mark::STALE)
@@ -545,7 +547,7 @@ fn draft<'a>(key: &Key<'a>, version: &'a NewItem<'_>, scratch: &'a mut Vec<u8>) 
         expiry: version.expiry,
         flags: version.flags,
         cas: version.cas,
-        unversioned: version.unversioned,
+        unversioned: version.unversioned || counted,
     }
 }
 

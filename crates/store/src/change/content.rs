@@ -66,6 +66,7 @@ impl<'a> Content<'a> {
     }
 
     /// The first run.
+    #[inline]
     pub fn first(&self) -> &[u8] {
         match &self.head {
             Head::Borrowed(bytes) => bytes,
@@ -74,6 +75,7 @@ impl<'a> Content<'a> {
     }
 
     /// Both runs, for a caller that writes them one after the other; `None` for a number that is filled up with spaces.
+    #[inline]
     pub fn runs(&self) -> Option<[&[u8]; 2]> {
         match self.tail {
             Tail::Borrowed(tail) => Some([self.first(), tail]),
