@@ -17,42 +17,61 @@ use crate::connection::{Claim, giving_back, wins};
 use crate::exchange::Exchange;
 
 pub(crate) fn get(remote: &Caller, key: &Key<'_>, request: &Retrieve) -> Step {
-    let verb = Verb::Read(Read { retrieve: *request, value: true });
-    look(remote, key, verb, request)
+    look(remote, key, Asks::Item, request)
 }
 
 pub(crate) fn peek(remote: &Caller, key: &Key<'_>) -> Step {
-    look(remote, key, Verb::Peek { value: true }, &Retrieve { bump: false, ..Retrieve::default() })
+    look(remote, key, Asks::Peek, &Retrieve { bump: false, ..Retrieve::default() })
 }
 
 /// A read without a waiter, so that the server counts a use of the item.
 pub(crate) fn note_hit(remote: &Caller, key: &Key<'_>) {
-    let retrieve = Retrieve::default();
-    let verb = Verb::Read(Read { retrieve, value: false });
     // As a future that is dropped: should it win a recache, that is given back.
     if remote.dialect().is_some_and(|dialect| dialect.protocol == Protocol::Meta) {
-        drop(look(remote, key, verb, &retrieve));
+        drop(look(remote, key, Asks::Use, &Retrieve::default()));
     }
 }
 
-fn look(remote: &Caller, key: &Key<'_>, verb: Verb, request: &Retrieve) -> Step {
-    match begin(remote, key, verb, request) {
+/// What a read asks for.
+#[derive(Clone, Copy)]
+enum Asks {
+    /// An item.
+    Item,
+    /// That the item counts as used.
+    Use,
+    /// An item, which does not count as used.
+    Peek,
+}
+
+impl Asks {
+    #[inline]
+    fn verb(self, request: &Retrieve) -> Verb {
+        match self {
+            Self::Item => Verb::Read(Read { retrieve: *request, value: true }),
+            Self::Use => Verb::Read(Read { retrieve: *request, value: false }),
+            Self::Peek => Verb::Peek { value: true },
+        }
+    }
+}
+
+fn look(remote: &Caller, key: &Key<'_>, asks: Asks, request: &Retrieve) -> Step {
+    match begin(remote, key, asks, request) {
         Ok(reading) => Step::Wait(Box::pin(reading)),
         Err(error) => Step::Done(Err(error)),
     }
 }
 
 #[inline]
-fn begin(remote: &Caller, key: &Key<'_>, verb: Verb, request: &Retrieve) -> Result<Reading, StoreError> {
-    let exchange = remote.begin(verb, key, &[])?;
-    Ok(Reading { exchange, remote: remote.clone(), verb, request: *request, key: OwnedKey::of(key), held: None })
+fn begin(remote: &Caller, key: &Key<'_>, asks: Asks, request: &Retrieve) -> Result<Reading, StoreError> {
+    let exchange = remote.begin(asks.verb(request), key, &[])?;
+    Ok(Reading { exchange, remote: remote.clone(), asks, request: *request, key: OwnedKey::of(key), held: None })
 }
 
 /// A read under way.
 struct Reading {
     exchange: Exchange,
     remote: Caller,
-    verb: Verb,
+    asks: Asks,
     request: Retrieve,
     key: OwnedKey,
     /// What was found, while what was won with it is given back.
@@ -66,14 +85,10 @@ impl Future for Reading {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         loop {
             let answer = match ready!(self.exchange.poll_outcome(context)) {
-                Err(failure) if failure.is_displaced && self.held.is_none() => {
-                    let this = &mut *self;
-                    match this.remote.begin(this.verb, &this.key.key(), &[]) {
-                        Ok(exchange) => this.exchange = exchange,
-                        Err(error) => return Poll::Ready(Err(error)),
-                    }
-                    continue;
-                }
+                Err(failure) if failure.is_displaced && self.held.is_none() => match self.ask_anew() {
+                    Ok(()) => continue,
+                    Err(error) => return Poll::Ready(Err(error)),
+                },
                 outcome => outcome.map_err(StoreError::from),
             };
             // Whether it could be given back changes nothing of what was read.
@@ -101,6 +116,14 @@ impl Future for Reading {
 }
 
 impl Reading {
+    /// Its connection was left, and with it the question.
+    #[cold]
+    fn ask_anew(&mut self) -> Result<(), StoreError> {
+        self.exchange = self.remote.begin(self.asks.verb(&self.request), &self.key.key(), &[])?;
+        Ok(())
+    }
+
+    #[inline]
     fn found(&self, seen: Seen<'_>, gives_back: bool) -> Item {
         let created = self.request.vivify.is_some() && seen.won && !seen.stale && seen.ttl == Some(-1);
         let now = self.remote.now();

@@ -113,8 +113,13 @@ impl WorkerClient {
             };
             let turn = &mut Turn { queue, replies, now, only_receives: false };
             let target = Target::Together { slot, index: number };
-            let may_begin = if cost > 0 { check_memory(&self.shared) } else { Ok(()) };
-            if let Err(error) = may_begin.and_then(|()| links[link].begin(&request, key.hash, cost, target, turn)) {
+            let begun = match cost {
+                0 => links[link].begin(&request, key.hash, cost, target, turn),
+                _ => {
+                    check_memory(&self.shared).and_then(|()| links[link].begin(&request, key.hash, cost, target, turn))
+                }
+            };
+            if let Err(error) = begun {
                 replies.refuse_together(slot, number, error);
             }
         }
@@ -155,11 +160,16 @@ impl WorkerClient {
         let common = self.shared.config.connections;
         self.with_links(|links, turn| {
             turn.only_receives = only_receives;
-            links.iter_mut().for_each(|link| link.turn(turn));
+            let mut is_clogged = false;
+            for link in links.iter_mut() {
+                link.turn(turn);
+                is_clogged |= link.is_clogged();
+            }
             if !turn.replies.won.is_empty() {
                 give_back(&mut links[..common], turn);
             }
-            if self.shared.config.large_apart {
+            // There is one for large values at most, and then those that end.
+            if is_clogged || links.len() > common + 1 {
                 self.replace_clogged(links, turn);
             }
         });
@@ -167,7 +177,7 @@ impl WorkerClient {
 
     /// Gives those connections successors on which so much comes that others should not wait for it, and ends those that have one
     /// and no request any more.
-    #[inline]
+    #[cold]
     fn replace_clogged(&self, links: &mut Vec<Link>, turn: &mut Turn<'_>) {
         let fixed = self.shared.config.connections + 1;
         for index in (fixed..links.len()).rev() {
@@ -239,17 +249,21 @@ impl WorkerClient {
             let system = Instant::now();
             let now = clock.turn(system);
             act(links, &mut Turn { queue, replies, now, only_receives: false });
-            let mut deadline = None;
-            for at in links.iter().filter_map(Link::deadline) {
-                deadline = Some(deadline.map_or(at, |first: Instant| first.min(at)));
+            let (mut deadline, mut is_unread, mut held) = (None, false, replies.held());
+            for link in links.iter().filter(|link| !link.sleeps()) {
+                if let Some(at) = link.deadline() {
+                    deadline = Some(deadline.map_or(at, |first: Instant| first.min(at)));
+                }
+                is_unread |= link.is_unread();
+                held += link.held();
             }
             let next = clock.next_turn(deadline, system).or_else(|| {
                 let check = links.iter().filter_map(Link::check_at).min();
                 check.map(|at| clock.system(at))
             });
-            timer.cover(if links.iter().any(Link::is_unread) { Some(system) } else { next }, system);
+            timer.cover(if is_unread { Some(system) } else { next }, system);
             self.shared.counters.add(&mut replies.tally);
-            state.tell_held(&self.shared);
+            state.tell_held(&self.shared, held);
             std::mem::take(&mut state.replies.wakers)
         };
         if wakers.capacity() == 0 {
@@ -302,7 +316,9 @@ fn index(hash: u64, links: usize) -> usize {
 /// Which of a client's connections a request takes, and about how many bytes it moves if that is one for large values.
 #[inline]
 fn route(shared: &ServerShared, request: &Request<'_>, hash: u64, common: usize) -> (usize, u32) {
+    // Most processes meet no large values.
     if shared.config.large_apart
+        && (request.value.len() >= LARGE || shared.config.memory.large.knows_any())
         && let Some(size) = large_size(shared, request, hash)
     {
         return (common, u32::try_from(size).unwrap_or(u32::MAX));
@@ -312,7 +328,7 @@ fn route(shared: &ServerShared, request: &Request<'_>, hash: u64, common: usize)
 
 /// How long the value is that a request sends or asks for, if it goes by the connection for large ones. What this process writes
 /// it knows when it is read.
-#[inline]
+#[cold]
 fn large_size(shared: &ServerShared, request: &Request<'_>, hash: u64) -> Option<usize> {
     let written = request.value.len();
     match request.verb {
@@ -359,15 +375,15 @@ impl LinksState {
         links[index].begin(request, hash, cost, target, &mut Turn { queue, replies, now, only_receives: false })?;
         if is_large {
             // Before the next one begins.
-            self.tell_held(shared);
+            let held = self.replies.held() + self.links.iter().map(Link::held).sum::<usize>();
+            self.tell_held(shared, held);
         }
         Ok(())
     }
 
-    /// Tells how much is held now.
+    /// Tells that so much is held now.
     #[inline]
-    fn tell_held(&mut self, shared: &ServerShared) {
-        let now = self.replies.held() + self.links.iter().map(Link::held).sum::<usize>();
+    fn tell_held(&mut self, shared: &ServerShared, now: usize) {
         // A little more or less is not worth what all threads share; nothing is told as nothing.
         if now.abs_diff(self.held) >= STEP || (now == 0 && self.held != 0) {
             shared.config.memory.change(self.held, now);

@@ -22,7 +22,7 @@ const WINDOW: usize = 4 << 20;
 /// Bytes of large replies after which a connection with requests on it gets a successor.
 const MUCH: usize = 2 << 20;
 
-/// A reply of so many bytes comes, or has come, on a connection that has brought `much` before.
+/// A reply of so many bytes comes, or has come, on a connection that has brought `much` before. It is to a read.
 #[cold]
 pub(super) fn note_length(shared: &ServerShared, is_large: bool, much: &mut usize, hash: u64, length: usize) {
     if length >= LARGE {
@@ -122,6 +122,7 @@ impl Link {
     }
 
     /// Bytes that it holds.
+    #[inline]
     pub(crate) fn held(&self) -> usize {
         self.out.len() + self.input.len() + self.waiting_bytes
     }

@@ -337,10 +337,14 @@ impl Link {
     }
 
     /// Sends, receives, connects, gives up: whatever it is time for.
+    #[inline]
     pub(crate) fn turn(&mut self, turn: &mut Turn<'_>) {
-        if self.sleeps {
-            return;
+        if !self.sleeps {
+            self.take_turn(turn);
         }
+    }
+
+    fn take_turn(&mut self, turn: &mut Turn<'_>) {
         match self.stage {
             Stage::Down { retry_at, recoveries } => {
                 if turn.now >= retry_at || recoveries != self.shared.recoveries() {
@@ -441,7 +445,14 @@ impl Link {
         self.note_carrying(0);
     }
 
+    /// Whether it has not been asked anything: it holds nothing, and waits for nothing.
+    #[inline]
+    pub(crate) fn sleeps(&self) -> bool {
+        self.sleeps
+    }
+
     /// Whether the next turn should come at once.
+    #[inline]
     pub(crate) fn is_unread(&self) -> bool {
         self.unread
     }

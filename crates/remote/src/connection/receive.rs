@@ -7,6 +7,7 @@ use moneta_store::ErrorKind;
 use super::apart::note_length;
 use super::link::{KEPT_BYTES, Link, NO_MEMORY, RECEIVE_BYTES, TURN_BYTES, Turn};
 use super::stage::Stage;
+use crate::counters::Times;
 use crate::failure::Failure;
 use crate::large::LARGE;
 
@@ -97,12 +98,13 @@ impl Link {
                 }
                 Decoded::Answer { answer, consumed } => {
                     self.read += consumed;
-                    let (hash, was_known) = (entry.hash, self.needed == consumed);
-                    self.needed = 0;
-                    let after = self.leaves_stream_unsure(&answer);
-                    let is_read = matches!(answer, wire::Answer::Hit(_) | wire::Answer::Miss);
-                    if (self.is_large || consumed >= LARGE) && is_read && !(was_known && consumed >= LARGE) {
-                        note_length(&self.shared, self.is_large, &mut self.much, hash, consumed);
+                    let was_known = std::mem::take(&mut self.needed) == consumed;
+                    let after = leaves_stream_unsure(dialect.protocol, &entry.expect, &answer);
+                    if (self.is_large || consumed >= LARGE)
+                        && matches!(answer, wire::Answer::Hit(_) | wire::Answer::Miss)
+                        && !(was_known && consumed >= LARGE)
+                    {
+                        note_length(&self.shared, self.is_large, &mut self.much, entry.hash, consumed);
                     }
                     let entry = self.in_flight.pop_front().expect("it was at the front");
                     self.asked -= entry.cost as usize;
@@ -116,7 +118,13 @@ impl Link {
                     } else {
                         // Neither large values nor what has waited behind them, or for its connection, tells how fast the server is.
                         let is_apart = self.is_large || self.much > 0 || entry.has_waited;
-                        turn.replies.answer(entry, is_apart, turn.now, answer);
+                        let kind = match (is_apart, entry.idempotent) {
+                            (true, _) => Times::Large,
+                            (false, true) => Times::Read,
+                            (false, false) => Times::Write,
+                        };
+                        let took = turn.now.saturating_duration_since(entry.begun);
+                        turn.replies.answer(entry.target, kind, took, answer);
                     }
                     if after {
                         return Err(self.misbehaved("an error after which replies cannot be told apart"));
@@ -160,15 +168,13 @@ impl Link {
         }
         Ok(())
     }
+}
 
-    /// Whether a server that gives this answer may take the value that came with the request for further commands.
-    fn leaves_stream_unsure(&self, answer: &wire::Answer) -> bool {
-        use wire::{Answer, Refusal};
-        let value = self.in_flight.front().is_some_and(|entry| entry.expect.brings_value());
-        value && matches!(answer, Answer::Refused(Refusal::Unknown | Refusal::Client, _)) && self.is_on_lines()
-    }
-
-    fn is_on_lines(&self) -> bool {
-        matches!(self.stage, Stage::Up { dialect, .. } if dialect.protocol != wire::Protocol::Binary)
-    }
+/// Whether a server that gives this answer may take the value that came with the request for further commands.
+#[inline]
+fn leaves_stream_unsure(protocol: wire::Protocol, request: &wire::Expect, answer: &wire::Answer) -> bool {
+    use wire::{Answer, Refusal};
+    matches!(answer, Answer::Refused(Refusal::Unknown | Refusal::Client, _))
+        && request.brings_value()
+        && protocol != wire::Protocol::Binary
 }

@@ -1,13 +1,13 @@
 //! The answers of a thread's connections, each in the slot of the future that waits for it.
 
 use std::task::{Context, Poll, Waker};
-use std::time::Instant;
+use std::time::Duration;
 
 use moneta_client::wire::{Answer, Verb};
 use moneta_store::{Key, OwnedKey, StoreError};
 use slab::Slab;
 
-use super::entry::{Entry, Target};
+use super::entry::Target;
 use super::outcome::{Claim, Outcome, Won};
 use super::together::{ReadTold, Together};
 use crate::counters::{RemoteCounters, Tally, Times};
@@ -62,14 +62,9 @@ impl Replies {
 
     /// A reply came.
     #[inline]
-    pub(crate) fn answer(&mut self, entry: Entry, is_large: bool, now: Instant, answer: Answer<'_>) {
-        let kind = match (is_large, entry.idempotent) {
-            (true, _) => Times::Large,
-            (false, true) => Times::Read,
-            (false, false) => Times::Write,
-        };
-        self.tally.replied(kind, now.saturating_duration_since(entry.begun));
-        self.end(entry.target, Ok(answer));
+    pub(crate) fn answer(&mut self, target: Target, kind: Times, took: Duration, answer: Answer<'_>) {
+        self.tally.replied(kind, took);
+        self.end(target, Ok(answer));
     }
 
     /// There will be none.
@@ -102,16 +97,14 @@ impl Replies {
             },
             Target::Together { slot, index } => {
                 let together = &mut self.together[slot];
+                if together.is_abandoned() {
+                    return self.end_abandoned(slot, index, &outcome);
+                }
                 let before = together.held();
-                let (waker, won) = together.end(index, outcome);
+                let waker = together.end(index, outcome);
                 self.held += together.held() - before;
-                let is_abandoned = together.is_abandoned();
                 if let Some(waker) = waker {
                     self.wakers.push(waker);
-                }
-                if is_abandoned {
-                    self.won.extend(won);
-                    self.forget_together(slot);
                 }
             }
             Target::Shared(promise) => {
@@ -121,6 +114,13 @@ impl Replies {
             }
             Target::Unanswered | Target::Check | Target::GivenUp => {}
         }
+    }
+
+    /// One of reads has ended that are not waited for any more.
+    #[cold]
+    fn end_abandoned(&mut self, slot: usize, index: usize, outcome: &Outcome<'_>) {
+        self.won.extend(self.together[slot].end_abandoned(index, outcome));
+        self.forget_together(slot);
     }
 
     /// Whether something waits for the answer, or it is for its effect that the request is sent.

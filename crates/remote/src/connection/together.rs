@@ -84,13 +84,16 @@ impl Together {
         self.answers[index] = ReadState::Ended(Some(Err(error)));
     }
 
-    /// The read at `index` has ended. Returns who is to be woken and what is to be given back.
-    #[inline]
-    pub(super) fn end(&mut self, index: usize, outcome: Outcome<'_>) -> (Option<Waker>, Option<Won>) {
+    /// The read at `index` has ended, which is not waited for any more. Returns what is to be given back.
+    pub(super) fn end_abandoned(&mut self, index: usize, outcome: &Outcome<'_>) -> Option<Won> {
         self.awaited -= 1;
-        if self.is_abandoned {
-            return (None, has_won(&outcome).map(|cas| self.recache(index, cas)));
-        }
+        has_won(outcome).map(|cas| self.recache(index, cas))
+    }
+
+    /// The read at `index` has ended. Returns who is to be woken.
+    #[inline]
+    pub(super) fn end(&mut self, index: usize, outcome: Outcome<'_>) -> Option<Waker> {
+        self.awaited -= 1;
         self.has_won |= has_won(&outcome).is_some();
         self.answers[index] = match outcome {
             Ok(Answer::Hit(seen)) if seen.value.len() >= ALONE => {
@@ -107,8 +110,7 @@ impl Together {
             Ok(answer) => ReadState::Ended(Some(Ok(answer.into_owned()))),
             Err(failure) => ReadState::Ended(Some(Err(failure.into()))),
         };
-        let waker = self.waiter.take_if(|(waits_for, _)| *waits_for == index).map(|(_, waker)| waker);
-        (waker, None)
+        self.waiter.take_if(|(waits_for, _)| *waits_for == index).map(|(_, waker)| waker)
     }
 
     /// Looks for the answer at `index`, which is told once.
