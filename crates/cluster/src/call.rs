@@ -97,25 +97,33 @@ impl Call {
     }
 
     /// Takes note of how a node ended an operation.
+    #[inline]
     pub(crate) fn note<T>(&self, node: usize, ended: &Result<T, StoreError>) {
-        let node = self.node(node);
         match ended {
-            Err(error) if is_unwell(error) => self.shared.note_failure(node, error),
-            Err(error) if is_busy(error) => {}
-            Err(error) if error.kind() == ErrorKind::CatchingUp => {
-                node.health.note_answer();
-                node.health.note_behind(self.shared.clock.millis());
-            }
+            Ok(_) => self.node(node).health.note_answer(),
+            Err(error) => self.note_error(self.node(node), error),
+        }
+    }
+
+    #[cold]
+    fn note_error(&self, node: &Node, error: &StoreError) {
+        if is_unwell(error) {
+            return self.shared.note_failure(node, error);
+        }
+        if is_busy(error) {
+            return;
+        }
+        node.health.note_answer();
+        match error.kind() {
+            ErrorKind::CatchingUp => node.health.note_behind(self.shared.clock.millis()),
             // Another server has its address now.
-            Err(error) if error.kind() == ErrorKind::NoVersions => {
-                node.health.note_answer();
-                node.versions.note(ended, self.shared.clock.millis());
-            }
-            _ => node.health.note_answer(),
+            ErrorKind::NoVersions => node.versions.note_none(self.shared.clock.millis()),
+            _ => {}
         }
     }
 
     /// Takes note of how a node ended an operation, and takes it as a failure where it tells of a version from the future.
+    #[inline]
     pub(crate) fn heard(&self, node: usize, ended: Result<Outcome, StoreError>) -> Result<Outcome, StoreError> {
         self.note(node, &ended);
         self.shared.believed(self.node(node), ended)
@@ -154,6 +162,7 @@ impl Call {
 impl ClusterShared {
     /// What a node has told, as a failure where it tells of a version from the future: that is not learned, and stands for
     /// nothing that the key holds.
+    #[inline]
     pub(crate) fn believed(&self, node: &Node, ended: Result<Outcome, StoreError>) -> Result<Outcome, StoreError> {
         let told = match &ended {
             Ok(Outcome::Read(Lookup::Found(item))) => item.meta.version(),

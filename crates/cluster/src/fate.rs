@@ -53,6 +53,7 @@ impl Fate {
     }
 
     /// A copy took it.
+    #[inline]
     pub(crate) fn took(&mut self, call: &Call, node: usize, key: &OwnedKey, missed: Missed) {
         call.node(node).took(&key.key(), missed.version);
         self.is_taken = true;

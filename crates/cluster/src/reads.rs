@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 use moneta_store::change::wins_recache;
 use moneta_store::request::{Exptime, Retrieve, Write, WriteMode};
 use moneta_store::{ErrorKind, Item, Key, Lookup, Op, Outcome, OwnedKey, Pending, Put, StoreError, Version, steps};
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
 use crate::apart::{APART, surely_current};
 use crate::buried::Remembered;
@@ -49,8 +49,10 @@ pub(crate) struct Looking {
     ask: Ask,
     /// When it began, in milliseconds since the Unix epoch.
     began: u64,
-    /// The nodes that may be asked, in this order.
+    /// The nodes that may be asked, in this order. Only the first one until that does not end it.
     order: SmallVec<[usize; 6]>,
+    /// These are all.
+    is_ordered: bool,
     /// How many of these were asked.
     tries: usize,
     /// What was known against the node asked last when it was asked.
@@ -122,8 +124,19 @@ impl Looking {
         self.tries = 1;
     }
 
+    /// Finds the nodes to be asked after the first one: most reads end with that.
+    #[cold]
+    fn put_in_order(&mut self) {
+        let asked = std::mem::replace(&mut self.order, self.call.order(&self.key.key()));
+        self.is_ordered = true;
+        asked.first().into_iter().for_each(|&node| self.has_asked(node));
+    }
+
     /// The node to be asked next, which is taken to be asked now.
     pub(crate) fn next_node(&mut self) -> Option<usize> {
+        if self.tries > 0 && !self.is_ordered {
+            self.put_in_order();
+        }
         let shared = &self.call.shared;
         let node = *self.order.get(self.tries)?;
         // The first try is free; of those after it all but one are made only where nothing has answered yet. What is in doubt is
@@ -350,13 +363,18 @@ impl Call {
 
     /// A read that began then, and has not asked any node.
     pub(crate) fn prepare(self, key: OwnedKey, ask: Ask, began: u64) -> Looking {
-        let order = self.order(&key.key());
+        let first = self.well_near_node(&key.key(), began);
+        let order = match first {
+            Some(node) => smallvec![node],
+            None => self.order(&key.key()),
+        };
         Looking {
             call: self,
             key,
             ask,
             began,
             order,
+            is_ordered: first.is_none(),
             tries: 0,
             before: Known::default(),
             stage: Stage::Over,
@@ -409,7 +427,9 @@ impl Call {
     }
 
     /// The near node that a read of the key asks first, if near copies are not doubted and the node is not doubtful.
-    #[inline]
+    ///
+    /// Inlined: reads of several keys come through here for each of them.
+    #[inline(always)]
     pub(crate) fn well_near_node(&self, key: &Key<'_>, now: u64) -> Option<usize> {
         let layout = self.layout();
         if layout.near == 0 || self.shared.cut.doubts_near(now) {

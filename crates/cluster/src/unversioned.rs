@@ -36,11 +36,17 @@ impl Versions {
         self.0.load(Ordering::Relaxed) > VERSIONED
     }
 
+    /// It keeps none as of `now`, in milliseconds since the Unix epoch.
+    #[cold]
+    pub(crate) fn note_none(&self, now: u64) {
+        self.0.store(now + TRY_EVERY, Ordering::Relaxed);
+    }
+
     /// Takes note of how an operation by version ended at `now`, in milliseconds since the Unix epoch. True: the node knows none.
     pub(crate) fn note<T>(&self, ended: &Result<T, StoreError>, now: u64) -> bool {
         match ended {
             Ok(_) => self.0.store(VERSIONED, Ordering::Relaxed),
-            Err(error) if error.kind() == ErrorKind::NoVersions => self.0.store(now + TRY_EVERY, Ordering::Relaxed),
+            Err(error) if error.kind() == ErrorKind::NoVersions => self.note_none(now),
             Err(_) => return false,
         }
         self.has_none()
@@ -90,7 +96,7 @@ impl UnversionedShared {
     /// Another server has the node's address now, which keeps no versions.
     #[cold]
     fn has_become_plain(&self, cx: &Cx, key: &Key<'_>, op: Op<'_>) -> Step {
-        self.versions.note::<()>(&Err(StoreError::no_versions()), self.clock.millis());
+        self.versions.note_none(self.clock.millis());
         self.plain(cx, key, op)
     }
 
@@ -113,16 +119,19 @@ impl Store for AnyNode {
     #[inline]
     fn call(&self, cx: &Cx, key: &Key<'_>, op: Op<'_>, out: &mut dyn Visit) -> Step {
         let shared = &self.0;
-        match (shared.versions.0.load(Ordering::Relaxed), op) {
-            (VERSIONED, op) => match shared.store.call(cx, key, op, out) {
-                Step::Done(Err(error)) if error.kind() == ErrorKind::NoVersions => shared.has_become_plain(cx, key, op),
-                step => step,
-            },
-            (until, Op::Put(_, Put::Newer { .. }) | Op::Bury(_)) => match until > shared.clock.millis() {
-                true => shared.plain(cx, key, op),
-                false => shared.try_newer(cx, key, op),
-            },
-            (_, op) => shared.store.call(cx, key, op, out),
+        let (Op::Put(_, Put::Newer { .. }) | Op::Bury(_)) = op else { return shared.store.call(cx, key, op, out) };
+        match shared.versions.0.load(Ordering::Relaxed) {
+            VERSIONED => {
+                let step = shared.store.call(cx, key, op, out);
+                match &step {
+                    Step::Done(Err(error)) if error.kind() == ErrorKind::NoVersions => {
+                        shared.has_become_plain(cx, key, op)
+                    }
+                    _ => step,
+                }
+            }
+            until if until > shared.clock.millis() => shared.plain(cx, key, op),
+            _ => shared.try_newer(cx, key, op),
         }
     }
 
