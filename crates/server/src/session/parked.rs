@@ -78,6 +78,8 @@ impl Slot {
 pub(super) struct Parked {
     slots: VecDeque<Slot>,
     waiting: usize,
+    /// How many of them read several keys.
+    several: usize,
     /// How many waiting requests change something.
     changes: usize,
     /// Bytes that waiting requests hold or will hold.
@@ -139,9 +141,19 @@ impl Parked {
         ready >= high_water || self.reserved + ready > share
     }
 
+    /// Whether all slots wait, each for one key: none has bytes besides those that are reserved. So it is for most connections.
+    #[inline]
+    fn is_only_reserved(&self) -> bool {
+        self.several == 0 && self.slots.len() == self.waiting
+    }
+
     /// Bytes it holds, including those of waiting requests.
     #[inline]
     pub(super) fn held(&self) -> usize {
+        if self.is_only_reserved() { self.reserved } else { self.held_in_slots() }
+    }
+
+    fn held_in_slots(&self) -> usize {
         let bytes = |slot: &Slot| if let Slot::Ready(bytes) = slot { bytes.capacity() } else { slot.held_back() };
         self.reserved + self.slots.iter().map(bytes).sum::<usize>()
     }
@@ -163,7 +175,7 @@ impl Parked {
     /// Drops replies and requests that change nothing, after the client has gone.
     pub(super) fn keep_changes(&mut self) {
         self.slots.retain(|slot| matches!(slot, Slot::Waiting { waiting, .. } if waiting.changes()));
-        self.waiting = self.changes;
+        (self.waiting, self.several) = (self.changes, 0);
         self.failed.clear();
         let bytes = |slot: &Slot| if let Slot::Waiting { bytes, .. } = slot { *bytes } else { 0 };
         self.reserved = self.slots.iter().map(bytes).sum();
@@ -174,7 +186,12 @@ impl Parked {
         self.waiting > 0
     }
 
+    #[inline]
     fn ready_bytes(&self) -> usize {
+        if self.is_only_reserved() { 0 } else { self.ready_in_slots() }
+    }
+
+    fn ready_in_slots(&self) -> usize {
         let bytes = |slot: &Slot| if let Slot::Ready(bytes) = slot { bytes.len() } else { slot.held_back() };
         self.slots.iter().map(bytes).sum()
     }
@@ -184,6 +201,7 @@ impl Parked {
         let bytes = bytes.saturating_add(REQUEST_BYTES);
         self.changes += usize::from(waiting.changes());
         self.waiting += 1;
+        self.several += usize::from(matches!(waiting, Waiting::Several(_)));
         self.reserved += bytes;
         let lane = self.lanes.take();
         // A request may have been offered room for a reply that it has not got yet.
@@ -294,6 +312,7 @@ impl Parked {
                     }
                     self.changes -= usize::from(waiting.changes());
                     self.waiting -= 1;
+                    self.several -= usize::from(matches!(waiting, Waiting::Several(_)));
                     self.reserved -= *reserved;
                     if !is_next && let Slot::Waiting { lane, .. } = std::mem::replace(slot, Slot::Ready(bytes)) {
                         self.lanes.give_back(lane);

@@ -26,7 +26,9 @@ impl Ticket {
             Style::Meta(style) => (Style::Meta(MetaStyle { flags: &[], ..style }), style.flags),
         };
         let mut bytes = SmallVec::from_slice(key);
-        bytes.extend_from_slice(flags);
+        if !flags.is_empty() {
+            bytes.extend_from_slice(flags);
+        }
         Self { bytes, key_length: key.len(), style }
     }
 
