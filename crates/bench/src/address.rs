@@ -8,23 +8,25 @@ use moneta_client::wire::log_in;
 use moneta_net::{Endpoint, Outward, Stream, Transport};
 
 use crate::error::{BenchError, Result};
+use crate::wire::Protocol;
 
 pub use moneta_net::Address;
 
 /// How servers under test are reached.
 static OUTWARD: OnceLock<Outward> = OnceLock::new();
 
-/// Has all servers under test be reached so, and logged in to in text. It counts from the first call, before which they are reached
+/// Has all servers under test be reached so, and logged in to. It counts from the first call, before which they are reached
 /// without protection.
 pub fn reach_by(outward: Outward) {
     let _ = OUTWARD.set(outward);
 }
 
-fn open(endpoint: Endpoint) -> io::Result<Stream> {
+/// `in_binary`: it is logged in to by SASL PLAIN, and speaks the binary protocol from then on.
+fn open(endpoint: Endpoint, in_binary: bool) -> io::Result<Stream> {
     let endpoint = OUTWARD.get().map_or_else(|| endpoint.clone(), |outward| outward.over(endpoint.clone()));
     let mut stream = endpoint.connect()?;
     if let Some(user) = endpoint.log_in.credentials() {
-        log_in::over(&mut stream, &user, false)?;
+        log_in::over(&mut stream, &user, in_binary)?;
     }
     Ok(stream)
 }
@@ -47,13 +49,11 @@ pub trait Subject {
     /// # Errors
     /// [`BenchError::Connection`].
     fn connect_for(&self, patience: Duration) -> Result<Stream>;
-    /// Opens a connection for an event loop.
+    /// Opens a connection for an event loop that speaks `protocol`.
     ///
     /// # Errors
     /// [`BenchError::Connection`].
-    fn connect_nonblocking(&self) -> Result<Transport> {
-        self.connect()?.into_transport().map_err(|source| self.failed(source))
-    }
+    fn connect_nonblocking(&self, protocol: Protocol) -> Result<Transport>;
 }
 
 impl Subject for Address {
@@ -71,10 +71,15 @@ impl Subject for Address {
     }
 
     fn connect(&self) -> Result<Stream> {
-        open(Endpoint::new(self.clone())).map_err(|source| self.failed(source))
+        open(Endpoint::new(self.clone()), false).map_err(|source| self.failed(source))
     }
 
     fn connect_for(&self, patience: Duration) -> Result<Stream> {
-        open(Endpoint::new(self.clone()).patient(patience)).map_err(|source| self.failed(source))
+        open(Endpoint::new(self.clone()).patient(patience), false).map_err(|source| self.failed(source))
+    }
+
+    fn connect_nonblocking(&self, protocol: Protocol) -> Result<Transport> {
+        let stream = open(Endpoint::new(self.clone()), protocol == Protocol::Binary);
+        stream.and_then(Stream::into_transport).map_err(|source| self.failed(source))
     }
 }

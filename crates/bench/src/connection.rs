@@ -89,13 +89,13 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Connects.
+    /// Connects, to speak `protocol`.
     ///
     /// # Errors
     /// [`crate::BenchError::Connection`].
-    pub fn open(address: &Address) -> Result<Self> {
+    pub fn open(address: &Address, protocol: Protocol) -> Result<Self> {
         Ok(Self {
-            stream: address.connect_nonblocking()?,
+            stream: address.connect_nonblocking(protocol)?,
             address: address.clone(),
             receive: vec![0; RECEIVE],
             start: 0,

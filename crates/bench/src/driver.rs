@@ -109,7 +109,7 @@ impl<S: Source> Driver<S> {
         }
         let mut connections = Vec::with_capacity(count);
         for index in 0..count {
-            let connection = Connection::open(address)?;
+            let connection = Connection::open(address, context.protocol)?;
             poll.registry()
                 .register(
                     &mut SourceFd(&connection.descriptor()),

@@ -11,6 +11,7 @@ use moneta_users::{LoggedIn, Right, Users};
 use crate::control_access;
 use crate::endpoints;
 use crate::options::contradictions::{is_protected, wants_certificates};
+use crate::options::sections::access::LOGIN_IN_CLEAR;
 use crate::options::sections::operation::ADMIN_METRICS_OPEN;
 use crate::options::sections::tls::TLS_CA;
 
@@ -36,22 +37,37 @@ pub fn config(
     let clients = if wants || may_have { ClientCertificates::Ask } else { ClientCertificates::None };
     let tls = tls.filter(|_| is_protected(options)).map(|tls| tls.acceptor(clients)).transpose()?;
     let metrics_are_open = options.get(&ADMIN_METRICS_OPEN);
+    let door = Door {
+        takes_tokens_from_afar: is_protected(options) || options.get(&LOGIN_IN_CLEAR),
+        wants_certificates: wants,
+        metrics_are_open,
+    };
     let guard = match users {
-        Some(users) => of_users(users, audit.cloned(), wants, metrics_are_open),
+        Some(users) => of_users(users, audit.cloned(), door),
         None if wants => certified(metrics_are_open),
         None => Guard::default(),
     };
     Ok(AdminConfig { names: endpoints::admin_hosts(options), guard, tls, ..AdminConfig::default() })
 }
 
-/// Admits users who have the right, by certificate or token. `certified`: a certificate is needed too.
-fn of_users(users: &Arc<Users>, audit: Option<Arc<Audit>>, certified: bool, metrics_are_open: bool) -> Guard {
+/// What the port asks of users.
+#[derive(Clone, Copy)]
+struct Door {
+    /// Whether tokens may come from other machines: nobody on the way can read them, or that is allowed.
+    takes_tokens_from_afar: bool,
+    /// Whether a certificate is needed beside a token.
+    wants_certificates: bool,
+    metrics_are_open: bool,
+}
+
+/// Admits users who have the right, by certificate or token.
+fn of_users(users: &Arc<Users>, audit: Option<Arc<Audit>>, door: Door) -> Guard {
     let users = Arc::clone(users);
     Guard::new(move |asked: &AccessRequest<'_>| {
         let from = asked.from.to_string();
-        let user = match logged_in(&users, asked, certified) {
+        let user = match logged_in(&users, asked, door) {
             Some(found) => Arc::clone(found.user()),
-            None if metrics_are_open && asked.path == METRICS => return Ok(Principal("".into())),
+            None if door.metrics_are_open && asked.path == METRICS => return Ok(Principal("".into())),
             None => {
                 if let Some(audit) = audit.as_ref().filter(|_| asked.authorization.is_some()) {
                     audit.note(Event::LogInFailed { from: &from });
@@ -79,8 +95,12 @@ fn of_users(users: &Arc<Users>, audit: Option<Arc<Audit>>, certified: bool, metr
 }
 
 /// The user of a request, by the users now in force.
-fn logged_in(users: &Users, asked: &AccessRequest<'_>, certified: bool) -> Option<LoggedIn> {
-    if certified && asked.certificate.is_none() {
+fn logged_in(users: &Users, asked: &AccessRequest<'_>, door: Door) -> Option<LoggedIn> {
+    if door.wants_certificates && asked.certificate.is_none() {
+        return None;
+    }
+    let is_near = asked.from.to_canonical().is_loopback();
+    if asked.authorization.is_some() && !door.takes_tokens_from_afar && !is_near {
         return None;
     }
     let by_token = asked.authorization.and_then(|header| users.by_authorization(header.as_bytes()));

@@ -246,6 +246,73 @@ fn zones_move_to_tls_one_by_one_under_load() {
     assert_eq!(hints, 0);
 }
 
+/// Other words for the same way: nothing is to be missed or asked anew.
+#[test]
+fn the_prefix_of_nodes_changes_zone_by_zone_under_load() {
+    let mut files = Files::new();
+    ["node", "proxy"].into_iter().for_each(|name| issue(&mut files, name));
+    let (a, b) = (node(&files, "node", "127.0.0.1", &[]), node(&files, "node", "127.0.0.1", &[]));
+    let protected = |node: &Node| format!("tls:{}", place(node));
+    topology(&files, 1, &[("a", place(&a)), ("b", place(&b))]);
+    let proxy = proxy(&files, &strs(&shown(&files)));
+    proxy.wait_for(|| up(&proxy) == 2, "both nodes are up");
+    Load::during(&proxy, |load| {
+        for (epoch, zones) in
+            (2..).zip([[protected(&a), place(&b)], [protected(&a), protected(&b)], [place(&a), place(&b)]])
+        {
+            let [of_a, of_b] = zones;
+            topology(&files, epoch, &[("a", of_a), ("b", of_b)]);
+            proxy.wait_for_topology(epoch);
+            load.goes_on();
+        }
+    });
+    let hints = nodes(&proxy).iter().map(|node| node["hints"].as_u64().expect("a number")).sum::<u64>();
+    assert_eq!(hints, 0);
+}
+
+/// Certificates of a proxy and of its nodes are replaced, also by those of another authority, and no request fails.
+#[test]
+fn certificates_rotate_under_load() {
+    let mut files = Files::new();
+    ["node", "proxy"].into_iter().for_each(|name| issue(&mut files, name));
+    let ports = [steady_port(), steady_port()];
+    let start = |port: u16| node(&files, "node", &format!("127.0.0.1:{port}"), &[]);
+    let mut running = ports.map(|port| Some(start(port)));
+    topology(&files, 1, &[("a", format!("127.0.0.1:{}", ports[0])), ("b", format!("127.0.0.1:{}", ports[1]))]);
+    let proxy = proxy(&files, &strs(&shown(&files)));
+    proxy.wait_for(|| up(&proxy) == 2, "both nodes are up");
+    let reloads = |node: &Node| files::metric(node, "tls_reloads_total{result=\"applied\"}");
+    let mut other = Authority::new("the next").expect("an authority");
+    Load::during(&proxy, |load| {
+        let both = [files.authority.certificate(), other.certificate()].concat();
+        let [of_node, of_proxy] = [(); 2].map(|()| other.issue(&Wanted::hosts(["127.0.0.1"])).expect("a certificate"));
+        let steps: [&dyn Fn(); 3] = [
+            &|| files.write("ca.pem", &both),
+            &|| {
+                put(&files, "node", &of_node);
+                put(&files, "proxy", &of_proxy);
+            },
+            &|| files.write("ca.pem", other.certificate()),
+        ];
+        for step in steps {
+            let processes = || running.iter().flatten().chain([&proxy]);
+            let before: Vec<f64> = processes().map(reloads).collect();
+            step();
+            for (process, before) in processes().zip(before) {
+                process.wait_for(|| reloads(process) > before, "the files are not read again");
+            }
+            load.goes_on();
+        }
+        // Connections are made anew, by what is in force now.
+        for (place, port) in ports.into_iter().enumerate() {
+            running[place] = None;
+            running[place] = Some(start(port));
+            proxy.wait_for(|| up(&proxy) == 2, "it connects anew");
+            load.goes_on();
+        }
+    });
+}
+
 #[test]
 fn a_log_in_and_its_secret_are_replaced_under_load() {
     let mut files = Files::new();

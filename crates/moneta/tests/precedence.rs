@@ -133,7 +133,7 @@ fn every_option_can_be_set_by_its_environment_variable() {
         // SASL alone is refused for want of users, and what is said of a tier or a certificate for want of one.
         let arguments: &[&str] = match option {
             "enable_sasl" => &["config", "--json", "-Y", "f"],
-            "sasl_in_clear" => &["config", "--json", "--users", "f"],
+            "login_in_clear" => &["config", "--json", "--users", "f"],
             "tls_key" => &["config", "--json", "--tls-cert", "c"],
             "tls_crl" => &["config", "--json", "--tls-ca", "c"],
             "tls_clients" => &["config", "--json", "--tls-cert", "c", "--tls-ca", "c"],

@@ -226,6 +226,31 @@ fn a_secret_is_changed_under_load_without_a_request_that_fails() {
     assert_eq!(node.exchange(&log_in("ann", &first)), FAILURE, "the oldest is gone");
 }
 
+/// The commands ask an admin port as who their `--login-file` says.
+#[test]
+fn commands_log_in_by_their_file() {
+    let users = Users::new();
+    let secret = users.add("graphs", &["--rights", "stats"]);
+    let (node, folder) = (Node::start(&["--cluster"]), tempfile::tempdir().unwrap());
+    let topology = format!("epoch = 1\n[[replica]]\nname = \"a\"\nzone = \"a\"\nnodes = [\"{}\"]\n", node.address());
+    let topology = file(folder.path(), "topology.toml", &topology);
+    let path = users.path();
+    let arguments = ["proxy", "-p", "0", "--admin", "127.0.0.1:0", "--topology", &topology, "--users", &path];
+    let proxy = Node::run(&mut moneta(&arguments));
+    let address = proxy.screen.iter().find_map(|line| line.split("http://").nth(1)).expect("it has an admin port");
+    let address = address.split(['/', ' ']).next().expect("an address");
+    let status = |log_in: &str| {
+        let log_in = file(folder.path(), "login", log_in);
+        moneta(&["proxy", "status", address, "--json", "--login-file", &log_in])
+    };
+    let said = printed(&mut status(&format!("graphs:{secret}\n")));
+    assert!(said.contains("\"nodes\""), "{said}");
+    for stranger in [status("graphs:wrong\n"), moneta(&["proxy", "status", address, "--json"])] {
+        let mut stranger = stranger;
+        assert!(!output(&mut stranger).status.success());
+    }
+}
+
 #[test]
 fn a_user_who_is_removed_is_cut_off_in_the_middle_of_a_dump() {
     let users = Users::new();
@@ -258,7 +283,10 @@ fn a_file_that_cannot_be_had_leaves_the_users_of_before() {
     let path = users.path();
     let node = Node::start(&["--users", &path]);
     let whole = fs::read_to_string(&path).unwrap();
-    for (number, spoilt) in ["", &whole[..whole.len() / 2]].into_iter().enumerate() {
+    // The last leaves a user whole who is not the only one of the file.
+    let two = whole.replace("count = 1", "count = 2");
+    let spoils = ["", &whole[..whole.len() / 2], &two];
+    for (number, spoilt) in spoils.into_iter().enumerate() {
         fs::write(&path, spoilt).unwrap();
         let said = || node.log().matches("the users of before stay in force").count();
         node.wait_for(|| said() == number + 1, "the log says nothing of it");

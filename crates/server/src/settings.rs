@@ -49,8 +49,8 @@ pub struct NodeSettings {
     pub login_attempts: u32,
     /// Failed log-ins in a minute after which an address has to wait; 0: no limit.
     pub login_failures: u32,
-    /// Whether users may send their secrets by SASL PLAIN over connections that are not encrypted.
-    pub sasl_in_clear: bool,
+    /// Whether users may send their secrets over connections that are not encrypted and come from other machines.
+    pub login_in_clear: bool,
     /// Who makes the versions of what is written here; told to clients that ask.
     pub origin: Origin,
     /// Whether CAS values are versions, and the node takes what has a version. A lone node's are counted: to other nodes it is as a
@@ -88,7 +88,7 @@ impl Default for NodeSettings {
             login_timeout: 10,
             login_attempts: 5,
             login_failures: 60,
-            sasl_in_clear: false,
+            login_in_clear: false,
             origin: Origin::default(),
             keeps_versions: true,
             cluster: false,

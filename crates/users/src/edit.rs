@@ -3,7 +3,7 @@
 use toml_edit::{Array, ArrayOfTables, DocumentMut, Item, Table, value};
 
 use crate::rights::Rights;
-use crate::roster::{Roster, SECRETS_MAX};
+use crate::roster::{COUNT, END, Roster, SECRETS_MAX};
 use crate::secret::StoredSecret;
 
 /// A user to be added. Empty lists are left out of the text.
@@ -35,6 +35,10 @@ pub struct NewUser {
 /// If the text is refused, before or after.
 pub fn add(text: &str, user: &NewUser) -> Result<String, String> {
     let mut document = read(text)?;
+    let is_new = document.is_empty();
+    if is_new {
+        document.insert(COUNT, value(0));
+    }
     let mut table = Table::new();
     table.insert("name", value(&user.name));
     if let Some(secret) = &user.secret {
@@ -57,7 +61,10 @@ pub fn add(text: &str, user: &NewUser) -> Result<String, String> {
     }
     let users = document.entry("user").or_insert_with(|| Item::ArrayOfTables(ArrayOfTables::new()));
     users.as_array_of_tables_mut().ok_or(BY_HAND)?.push(table);
-    checked(&document)
+    if is_new {
+        document.insert(END, Item::Table(Table::new()));
+    }
+    checked(document)
 }
 
 /// The text where a user has one secret more, and of those it had the newest alone.
@@ -74,7 +81,7 @@ pub fn rotate(text: &str, name: &str, secret: &StoredSecret) -> Result<String, S
         secrets.remove(0);
     }
     secrets.fmt();
-    checked(&document)
+    checked(document)
 }
 
 /// The text without a user.
@@ -86,7 +93,7 @@ pub fn remove(text: &str, name: &str) -> Result<String, String> {
     let users = document.get_mut("user").and_then(Item::as_array_of_tables_mut).ok_or(BY_HAND)?;
     let place = users.iter().position(|user| is_named(user, name)).ok_or_else(|| unknown(name))?;
     users.remove(place);
-    checked(&document)
+    checked(document)
 }
 
 /// What is said of users that are not written as `[[user]]` tables.
@@ -109,7 +116,12 @@ fn read(text: &str) -> Result<DocumentMut, String> {
 }
 
 /// The text, if a process would take it.
-fn checked(document: &DocumentMut) -> Result<String, String> {
+fn checked(mut document: DocumentMut) -> Result<String, String> {
+    let users = document.get("user").and_then(Item::as_array_of_tables).map_or(0, ArrayOfTables::len);
+    // A file that was made by hand may not say it.
+    if let Some(count) = document.get_mut(COUNT) {
+        *count = value(users as i64);
+    }
     let text = document.to_string();
     Roster::parse(&text).map_err(|wrong| wrong.reason)?;
     Ok(text)
@@ -128,6 +140,17 @@ mod tests {
     fn new(name: &str) -> NewUser {
         let secret = Some(secret::generate().unwrap().1);
         NewUser { name: name.into(), rights: Rights::of(Right::Read), secret, ..NewUser::default() }
+    }
+
+    #[test]
+    fn a_file_that_is_made_here_says_how_long_it_is() {
+        let user = |name: &str| NewUser { name: name.to_owned(), ..NewUser::default() };
+        let one = add("", &user("ann")).unwrap();
+        assert!(one.starts_with("count = 1\n") && one.ends_with("\n[end]\n"), "{one}");
+        let two = add(&one, &user("bob")).unwrap();
+        assert!(two.starts_with("count = 2\n") && two.ends_with("\n[end]\n"), "{two}");
+        assert!(two.find("ann") < two.find("bob"), "{two}");
+        assert_eq!(remove(&two, "bob").unwrap(), one);
     }
 
     #[test]

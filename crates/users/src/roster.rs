@@ -61,6 +61,11 @@ pub enum NoUser {
     Several(String, String),
 }
 
+/// The entry that says how many users the file has.
+pub(crate) const COUNT: &str = "count";
+/// The table that ends a file.
+pub(crate) const END: &str = "end";
+
 impl Roster {
     /// Reads a text.
     ///
@@ -74,9 +79,16 @@ impl Roster {
         let document = DeTable::parse(text).map_err(|error| {
             at(error.span().map_or(0, |span| span.start), format!("this is not TOML: {}", plain(error.message())))
         })?;
+        if !text.is_empty() && !text.ends_with('\n') {
+            return Err(at(text.len(), "its last line has no end: it is cut short".into()));
+        }
         let (mut roster, mut places) = (Self::default(), Places::default());
+        let mut bounds = Bounds::default();
         for (key, value) in document.get_ref() {
             let (name, offset) = (key.get_ref().as_ref(), key.span().start);
+            if bounds.take(name, value).map_err(|why| at(offset, why.into()))? {
+                continue;
+            }
             let tables = value.get_ref().as_array().filter(|_| name == "user");
             let Some(tables) = tables else {
                 return Err(at(
@@ -101,6 +113,7 @@ impl Roster {
         if roster.users.is_empty() {
             return Err(Wrong { line: 1, reason: "it has no users".into() });
         }
+        bounds.check(roster.users.len()).map_err(|why| at(text.len(), why))?;
         Ok(roster)
     }
 
@@ -310,6 +323,42 @@ fn read_rights(field: &str, value: &Spanned<DeValue<'_>>) -> At<Rights> {
     Ok(rights)
 }
 
+/// What tells a whole file from one that is cut short: `count = N` before its users, and `[end]` behind them.
+#[derive(Default)]
+struct Bounds {
+    count: Option<usize>,
+    has_end: bool,
+}
+
+impl Bounds {
+    /// Takes an entry of the file, if it is one of the two.
+    fn take(&mut self, name: &str, value: &Spanned<DeValue<'_>>) -> Result<bool, &'static str> {
+        match name {
+            COUNT => {
+                let count = value.get_ref().as_integer().and_then(|number| number.as_str().parse().ok());
+                self.count = Some(count.ok_or("`count` must be the number of users")?);
+            }
+            END => {
+                let is_empty = value.get_ref().as_table().is_some_and(|table| table.is_empty());
+                self.has_end = is_empty.then_some(true).ok_or("`[end]` has nothing in it")?;
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// Whether all of the file is there, if it says how much that is.
+    fn check(&self, users: usize) -> Result<(), String> {
+        match (self.count, self.has_end) {
+            (None, false) => Ok(()),
+            (Some(_), false) => Err("it has `count` and no `[end]`: it is cut short".into()),
+            (None, true) => Err("it has `[end]` and no `count`: its begin is missing".into()),
+            (Some(count), true) if count == users => Ok(()),
+            (Some(count), true) => Err(format!("it has {users} users, and `count` says {count}")),
+        }
+    }
+}
+
 /// The strings of an array, each checked; at least one: an empty array would look like none, which means all.
 fn strings(
     field: &str,
@@ -362,6 +411,20 @@ mod tests {
 
     fn refused(text: &str) -> String {
         Roster::parse(text).expect_err("it is refused").to_string()
+    }
+
+    /// The silent failure: the end of a user's table is missing, and what is left lets it touch all keys.
+    #[test]
+    fn a_file_that_says_how_long_it_is_is_refused_wherever_it_is_cut_short() {
+        let whole = format!("count = 2\n{ANN}prefixes = [\"a:\"]\n[[user]]\nname = \"bob\"\nrights = []\n[end]\n");
+        assert_eq!(Roster::parse(&whole).unwrap().users().len(), 2);
+        for length in 0..whole.len() {
+            assert!(Roster::parse(&whole[..length]).is_err(), "{}", &whole[..length]);
+        }
+        assert_eq!(refused(&whole.replace('2', "3")), "line 10: it has 2 users, and `count` says 3");
+        assert!(refused(&whole.replace("count = 2\n", "")).contains("its begin is missing"));
+        assert!(refused(&(ANN.to_owned() + "[end]\nx = 1\n")).contains("`[end]` has nothing in it"));
+        assert!(refused(ANN.trim_end()).contains("its last line has no end"));
     }
 
     #[test]

@@ -5,9 +5,10 @@ use std::io::Write;
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
+use std::time::Instant;
 
 use crate::common;
-use crate::files::{Files, ask, connect, metric};
+use crate::files::{Files, PATIENCE, ask, connect, metric};
 
 #[test]
 fn clients_that_say_nothing_keep_nobody_out() {
@@ -98,4 +99,44 @@ fn places_count_from_the_first_byte_on() {
         "places do not come back",
     );
     drop(silent);
+}
+
+/// As when a switch comes back: whole handshakes at first, with tickets the second time, by far more clients than have a place.
+#[test]
+fn clients_that_reconnect_at_once_are_all_served() {
+    const CLIENTS: usize = 200;
+    const CONNECTIONS: usize = 4;
+    let mut files = Files::new();
+    let node = files.node(&["-c", "2000", "--tls-handshakes", "16", "-t", "2"]);
+    let tls: Vec<_> = (0..CLIENTS).map(|_| files.client(None)).collect();
+    let resumed = || metric(&node, "tls_handshakes_total{result=\"resumed\"}");
+    for wave in 0..2 {
+        let open: Vec<_> = thread::scope(|scope| {
+            let client = |tls| {
+                let node = &node;
+                scope.spawn(move || {
+                    let one = || {
+                        let begun = Instant::now();
+                        // One that a busy machine has kept from its handshake may have to make room.
+                        loop {
+                            match connect(tls, node.address()) {
+                                Ok(stream) => return stream,
+                                Err(error) => assert!(begun.elapsed() < PATIENCE, "{error}"),
+                            }
+                        }
+                    };
+                    let mut streams: Vec<_> = (0..CONNECTIONS).map(|_| one()).collect();
+                    streams.iter_mut().for_each(|stream| ask(stream, b"mn\r\n", b"MN\r\n"));
+                    streams
+                })
+            };
+            let clients: Vec<_> = tls.iter().map(client).collect();
+            clients.into_iter().flat_map(|client| client.join().expect("each is served")).collect()
+        });
+        assert_eq!(metric(&node, "tls_connections"), (CLIENTS * CONNECTIONS) as f64);
+        assert!(metric(&node, "tls_handshakes_under_way") <= 16.0);
+        assert!(wave == 0 || resumed() > 0.0, "tickets are of use");
+        drop(open);
+        node.wait_for(|| metric(&node, "tls_connections") == 0.0, "closed connections are counted");
+    }
 }

@@ -50,6 +50,8 @@ const FAILURE: &str = "CLIENT_ERROR authentication failure";
 /// The error of one that was not tried.
 const TOO_MANY: &str = "CLIENT_ERROR too many failed log-ins from this address, try again later";
 
+/// The error of one that everybody on the way can read.
+const IN_CLEAR: &str = "CLIENT_ERROR log-ins take TLS here";
 /// The error of one for which there is no room.
 const BUSY: &str = "CLIENT_ERROR too many log-ins at once, try again later";
 
@@ -240,8 +242,7 @@ impl Session {
         if worker.node.authenticator.mode() != AuthMode::Sasl && !self.is_guarded() {
             return encode::binary_error(style, Status::UnknownCommand, self.out(output));
         }
-        // Users' secrets do not go over a network in clear, unless that is asked for.
-        let offers = !self.is_guarded() || self.peer.encrypted || worker.node.settings.sasl_in_clear;
+        let offers = self.may_send_secrets(worker);
         if step == SaslStep::List {
             let mechanisms: &[u8] = if offers { b"PLAIN" } else { b"" };
             return encode::binary_packet(style, Status::Ok, &[], &[], mechanisms, 0, self.out(output));
@@ -266,8 +267,18 @@ impl Session {
         }
     }
 
+    /// Whether a secret may come over this connection: users' secrets do not go over a network in clear, unless that is asked for.
+    /// On the loopback interface there is no network. `-Y` and `-S` are as memcached's.
+    fn may_send_secrets(&self, worker: &Worker) -> bool {
+        let is_near = self.peer.address.is_none_or(|address| address.ip().to_canonical().is_loopback());
+        !self.is_guarded() || self.peer.encrypted || is_near || worker.node.settings.login_in_clear
+    }
+
     /// What `user` and `password` come to. Nothing is looked at where the client's address has failed too often lately.
     fn check(&self, worker: &Worker, user: &[u8], password: &[u8]) -> Outcome {
+        if !self.may_send_secrets(worker) {
+            return Outcome::Untried(IN_CLEAR);
+        }
         let node = &worker.node;
         // Who may use a Unix socket is decided by its permissions.
         let address = self.peer.address.map(|address| address.ip());

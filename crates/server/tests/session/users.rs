@@ -431,19 +431,30 @@ fn strangers_get_no_further_than_the_log_in() {
 }
 
 #[test]
-fn plain_needs_a_connection_that_nobody_can_read() {
+fn a_secret_needs_a_connection_that_nobody_can_read() {
     let known = Known::new();
     let text_of = user("ann", READ, &with_secret(&known, ""));
-    let asked = |settings: NodeSettings, encrypted: bool| {
+    let far = "192.0.2.1:4711".parse().ok();
+    let asked_from = |address, settings: NodeSettings, encrypted: bool| {
         let (worker, _) = worker(&text_of, settings);
-        let mut talk = Talk::of(&worker, Peer { encrypted, ..peer() });
+        let by_text =
+            text(&mut Talk::of(&worker, Peer { encrypted, address, ..peer() }), &worker, log_in("ann", &known.text));
+        let mut talk = Talk::of(&worker, Peer { encrypted, address, ..peer() });
         let packets = [packet(0x20, b"", b"", b"", 0), plain("ann", &known.text)].concat();
         let answers = answers(&talk.say(&worker, &packets));
-        (String::from_utf8(answers[0].value.clone()).unwrap(), answers[1].status)
+        let offered = String::from_utf8(answers[0].value.clone()).unwrap();
+        // The text log-in goes by the same rule.
+        let text_of = if answers[1].status == 0 { "STORED\r\n" } else { "CLIENT_ERROR log-ins take TLS here\r\n" };
+        assert_eq!(by_text, text_of);
+        (offered, answers[1].status)
     };
+    for near in [None, "127.0.0.1:4711".parse().ok(), "[::ffff:127.0.0.1]:4711".parse().ok()] {
+        assert_eq!(asked_from(near, NodeSettings::default(), false), ("PLAIN".into(), 0));
+    }
+    let asked = |settings, encrypted| asked_from(far, settings, encrypted);
     assert_eq!(asked(NodeSettings::default(), true), ("PLAIN".into(), 0));
     assert_eq!(asked(NodeSettings::default(), false), (String::new(), 0x20));
-    assert_eq!(asked(NodeSettings { sasl_in_clear: true, ..NodeSettings::default() }, false), ("PLAIN".into(), 0));
+    assert_eq!(asked(NodeSettings { login_in_clear: true, ..NodeSettings::default() }, false), ("PLAIN".into(), 0));
 }
 
 #[test]

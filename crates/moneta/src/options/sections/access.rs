@@ -43,9 +43,9 @@ section! {
         .live()
         .when("When not everybody who can connect may do everything. security.md says what each right is for.");
 
-    /// Let users send secrets by SASL PLAIN over TCP without TLS.
-    SASL_IN_CLEAR: Switch = Opt::new("sasl_in_clear", Switch, || false)
-        .when("On a network that nobody else can read, for clients that know no other log-in.");
+    /// Let users send secrets over TCP without TLS, from other machines: by text, SASL PLAIN, or to the admin port.
+    LOGIN_IN_CLEAR: Switch = Opt::new("login_in_clear", Switch, || false)
+        .when("On a network that nobody else can read.");
 
     /// File to which each change of options and users, log-in that fails, and use of `flush_all` and of commands of operators is
     /// appended, as a line of JSON. It is opened again on SIGHUP, so that it can be rotated.
@@ -113,7 +113,7 @@ pub fn configure(options: &Values, server: &mut ServerConfig, node: &mut NodeSet
     node.login_timeout = u32::try_from(options.get(&LOGIN_TIMEOUT).as_secs()).unwrap_or(u32::MAX);
     node.login_attempts = options.get(&LOGIN_ATTEMPTS);
     node.login_failures = options.get(&LOGIN_FAILURES);
-    node.sasl_in_clear = options.get(&SASL_IN_CLEAR);
+    node.login_in_clear = options.get(&LOGIN_IN_CLEAR);
     node.shutdown_enabled = options.get(&ENABLE_SHUTDOWN);
     node.flush_enabled = !options.get(&DISABLE_FLUSH_ALL);
     node.dump_enabled = !options.get(&DISABLE_DUMPING);
@@ -127,8 +127,8 @@ pub fn contradictions(options: &Values) -> Vec<Refusal> {
     let without_users = without_users.then(|| options.refuse(&ENABLE_SASL, range));
     let both = options.get(&USERS).is_some() && options.get(&AUTH_FILE).is_some();
     let both = both.then(|| options.refuse(&AUTH_FILE, "left out where users are given: these take its place"));
-    let clear = options.get(&SASL_IN_CLEAR) && options.get(&USERS).is_none();
-    let clear = clear.then(|| options.refuse(&SASL_IN_CLEAR, "given together with users"));
+    let clear = options.get(&LOGIN_IN_CLEAR) && options.get(&USERS).is_none();
+    let clear = clear.then(|| options.refuse(&LOGIN_IN_CLEAR, "given together with users"));
     [without_users, both, clear].into_iter().flatten().collect()
 }
 
