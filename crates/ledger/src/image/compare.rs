@@ -2,16 +2,8 @@
 
 use std::collections::HashSet;
 
-use crate::entry::{Entry, Snapshot};
-use crate::image::view::View;
-
-/// A key that is not as in a snapshot.
-#[derive(Debug)]
-pub(crate) struct Difference {
-    pub(crate) key: String,
-    /// What the ledger has.
-    pub(crate) entry: Option<Entry>,
-}
+use crate::entry::Snapshot;
+use crate::image::view::{Difference, View};
 
 /// What differs; keys that were changed after the snapshot are left out. Nothing if all is well, or too much was deleted since to tell.
 pub(crate) fn differences(view: &View, snapshot: &Snapshot) -> Option<Vec<Difference>> {

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use rpds::RedBlackTreeMapSync;
 
 use crate::entry::{Change, Cursor, Entry, Revision, Snapshot};
-use crate::image::compare::Difference;
 
 /// Deletes that are remembered for [`View::since`].
 const DELETES_MAX: usize = 20_000;
@@ -29,6 +28,14 @@ struct Item {
     entry: Arc<Entry>,
     /// Its place in `changed`: when it was put, or put right.
     at: Revision,
+}
+
+/// A key that is not as in a snapshot.
+#[derive(Debug)]
+pub(crate) struct Difference {
+    pub(crate) key: String,
+    /// What the ledger has.
+    pub(crate) entry: Option<Entry>,
 }
 
 impl Default for View {

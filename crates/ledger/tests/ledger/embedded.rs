@@ -12,3 +12,8 @@ fn made() -> (Arc<dyn Ledger>, TempDir) {
 }
 
 crate::conformance!(made());
+
+#[test]
+fn random_operations_do_what_a_map_does() {
+    crate::suite::model::run(made);
+}

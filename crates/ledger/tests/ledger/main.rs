@@ -1,5 +1,8 @@
 //! What ledgers promise, on each backend, and what stands on a ledger.
 
+mod backup;
 mod embedded;
+#[cfg(feature = "etcd")]
+mod etcd;
 mod image;
 mod suite;

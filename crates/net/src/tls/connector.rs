@@ -17,7 +17,10 @@ use crate::transport_error::TransportError;
 /// What protects connections to servers: they have to show a certificate for the host that was connected to, given by an
 /// authority that is believed, and are shown this process's own certificate if they ask.
 #[derive(Clone)]
-pub struct TlsConnector(Arc<Tls>);
+pub struct TlsConnector {
+    tls: Arc<Tls>,
+    protocols: &'static [&'static str],
+}
 
 impl Tls {
     /// What protects connections to servers.
@@ -26,17 +29,24 @@ impl Tls {
     /// When there is no authority to believe.
     pub fn connector(self: &Arc<Self>) -> Result<TlsConnector, TlsError> {
         self.loaded().check_connecting()?;
-        Ok(TlsConnector(Arc::clone(self)))
+        Ok(TlsConnector { tls: Arc::clone(self), protocols: &[] })
     }
 }
 
 impl TlsConnector {
+    /// The same for servers that want to be told which protocol follows (ALPN): one of these.
+    #[must_use]
+    pub fn speaking(self, protocols: &'static [&'static str]) -> Self {
+        Self { protocols, ..self }
+    }
+
     /// Protects a connection to `place` on which the handshake has not begun.
     pub(crate) fn protect(&self, socket: Socket, place: &HostPort) -> Result<Encrypted, TransportError> {
         let host = place.host.split_once('%').map_or(place.host.as_str(), |(host, _)| host);
         let name = ServerName::try_from(host.to_owned())
             .map_err(|_| rustls::Error::General(format!("{host} is no name that a certificate can have")))?;
-        let connection = UnbufferedClientConnection::new(self.0.loaded().connecting()?, name)?;
+        let protocols = self.protocols.iter().map(|protocol| protocol.as_bytes().to_vec()).collect();
+        let connection = UnbufferedClientConnection::new_with_alpn(self.tls.loaded().connecting()?, name, protocols)?;
         Ok(Encrypted::new(socket, Side::Client(connection), None))
     }
 }
@@ -44,7 +54,7 @@ impl TlsConnector {
 /// Of the same process.
 impl PartialEq for TlsConnector {
     fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
+        Arc::ptr_eq(&self.tls, &other.tls) && self.protocols == other.protocols
     }
 }
 

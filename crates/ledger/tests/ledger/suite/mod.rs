@@ -1,4 +1,5 @@
-//! What each ledger promises, as tests that any backend passes: `conformance!` makes them of an expression that gives an empty one.
+//! What each ledger promises, as tests that any backend passes: `conformance!` makes them of an expression that gives an empty one,
+//! and `model::run` has random operations.
 
 pub mod model;
 pub mod promises;
@@ -75,11 +76,6 @@ macro_rules! conformance {
                 $crate::suite::promises::$promise(ledger);
             }
         )*
-
-        #[test]
-        fn random_operations_do_what_a_map_does() {
-            $crate::suite::model::run(|| $make);
-        }
     };
     ($make:expr) => {
         $crate::conformance! { $make,
