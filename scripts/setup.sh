@@ -33,6 +33,9 @@ for target in "${@:-test}"; do
         need memcached memcached
         need memccapable libmemcached-tools
         need openssl openssl
+        # The ledger's backend, on real members.
+        need etcd etcd-server
+        need etcdctl etcd-client
         # The tiers on XFS and ext4 images; their tests say so and end where these cannot be mounted.
         PATH=$PATH:/usr/sbin need mkfs.xfs xfsprogs
         PATH=$PATH:/usr/sbin need mkfs.ext4 e2fsprogs
@@ -93,6 +96,10 @@ if [ ${#packages[@]} -gt 0 ]; then
     # Debian starts a memcached on port 11211, where `make run` wants to listen; the tests start theirs.
     if [[ " ${packages[*]} " == *" memcached "* ]] && command -v systemctl >/dev/null 2>&1; then
         "${as_root[@]}" systemctl disable --now memcached >/dev/null 2>&1 || true
+    fi
+    # The same for etcd, which nothing here uses as it is installed.
+    if [[ " ${packages[*]} " == *" etcd-server "* ]] && command -v systemctl >/dev/null 2>&1; then
+        "${as_root[@]}" systemctl disable --now etcd >/dev/null 2>&1 || true
     fi
 fi
 for tool in "${tools[@]}"; do

@@ -151,12 +151,14 @@ impl Client {
 
     /// What an error says of the call's effect. etcd has no codes of its own on the wire: some are told by their words.
     fn judge(&self, status: &Status) -> Failed {
-        let message = status.message().to_owned();
+        let mut message = status.message().to_owned();
         let mut source = status.source();
         while let Some(error) = source {
             if error.is::<NotConnected>() {
                 return Failed::NotDone(error.to_string());
             }
+            // What broke a connection stands at the end of the chain.
+            message = format!("{message}: {error}");
             source = error.source();
         }
         match status.code() {

@@ -4,5 +4,6 @@ mod backup;
 mod embedded;
 #[cfg(feature = "etcd")]
 mod etcd;
+mod figures;
 mod image;
 mod suite;

@@ -89,7 +89,6 @@ impl Cluster {
         command.args(["--initial-cluster", &peers.join(",")]);
         if let Some(tls) = &self.tls {
             command.arg("--cert-file").arg(&tls.certificate).arg("--key-file").arg(&tls.key);
-            command.arg("--trusted-ca-file").arg(&tls.authority);
         }
         self.processes[number] = Some(Process::start(&mut command));
     }
