@@ -57,7 +57,7 @@ fn operation() -> impl Strategy<Value = Operation> {
 
 fn key(number: u8) -> String {
     // Some are prefixes of others.
-    ["a", "a/1", "a/1/x", "a/2", "b/1", "b/2", "ba", "c"][usize::from(number) % 8].to_owned()
+    ["a", "a/1", "a/1/x", "a/2", "b/1", "b/2", "b2", "c"][usize::from(number) % 8].to_owned()
 }
 
 fn prefix(number: u8) -> &'static str {
