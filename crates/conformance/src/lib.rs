@@ -9,7 +9,7 @@
 //! - [`book`] is what a load's writers know, to judge what a node serves after it was killed; [`steady`] watches a node
 //!   write to its device
 //! - [`client`] is a plain text-protocol client; [`binary`] writes and reads binary packets
-//! - [`process`] reads what the kernel knows about a process, and raises this process's own limits
+//! - [`open_files`] raises how many files this process may open
 //! - [`differential`] generates command streams, sends them to two servers and compares the replies
 //! - [`linearizability`] records histories of one key and checks them
 
@@ -18,8 +18,8 @@ pub mod book;
 pub mod client;
 pub mod differential;
 pub mod linearizability;
+pub mod open_files;
 pub mod options;
-pub mod process;
 pub mod proxied;
 pub mod server;
 pub mod split;

@@ -2,37 +2,29 @@
 //!
 //! A server lives as long as its [`Server`] value: dropping it, a panicking test included, ends the process.
 
-use crate::client::{Address, Client};
-use crate::options::{Kind, Options, TlsFiles};
-use crate::process;
-use anyhow::{Context, Result, bail};
-use moneta_net::Connector;
 use std::env;
 use std::ffi::OsString;
-use std::net::{SocketAddr, TcpListener};
-use std::path::PathBuf;
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
-use tempfile::NamedTempFile;
+use std::net::SocketAddr;
+use std::process::ExitStatus;
 
-/// How long a server may take to answer its first command; generous, for loaded machines.
-const START_LIMIT: Duration = Duration::from_secs(60);
-/// How long a server may take to leave after it was asked to.
-pub const STOP_LIMIT: Duration = Duration::from_secs(60);
+use anyhow::{Context, Result, bail};
+use moneta_net::Connector;
+use moneta_testkit::process::{self, Process, Signal};
+
+use crate::client::{Address, Client};
+use crate::options::{Kind, Options};
+
 /// A free port may be taken between finding and using it; then another one is tried.
 const START_ATTEMPTS: usize = 5;
-const POLL: Duration = Duration::from_millis(5);
 
 /// A running server process.
 #[derive(Debug)]
 pub struct Server {
     kind: Kind,
     /// None for a server that something else started.
-    child: Option<Child>,
+    process: Option<Process>,
     address: Address,
     connector: Connector,
-    messages: NamedTempFile,
     speaks_text: bool,
 }
 
@@ -64,7 +56,7 @@ impl Server {
     fn start_at_some_port(start: impl Fn(u16) -> Result<Self>) -> Result<Self> {
         let mut last_error = None;
         for _ in 0..START_ATTEMPTS {
-            match start(free_port()?) {
+            match start(process::free_port()?) {
                 Ok(server) => return Ok(server),
                 Err(error) => last_error = Some(error),
             }
@@ -74,13 +66,16 @@ impl Server {
 
     /// A server that already listens; it goes on when this value is dropped.
     pub fn attach(kind: Kind, address: SocketAddr) -> Result<Self> {
-        let messages = NamedTempFile::new()?;
         let (address, connector) = (address.into(), Connector::Plain);
-        Ok(Self { kind, child: None, address, connector, messages, speaks_text: true })
+        Ok(Self { kind, process: None, address, connector, speaks_text: true })
     }
 
-    fn child(&mut self) -> Result<&mut Child> {
-        self.child.as_mut().context("this server was started by something else")
+    /// Its process.
+    ///
+    /// # Errors
+    /// If something else started it.
+    pub fn process(&mut self) -> Result<&mut Process> {
+        self.process.as_mut().context("this server was started by something else")
     }
 
     fn start_at(kind: Kind, options: &Options, port: u16) -> Result<Self> {
@@ -88,7 +83,7 @@ impl Server {
             Some((path, _)) => Address::Unix(path.clone()),
             None => Address::tcp("127.0.0.1", port),
         };
-        let connector = options.tls.as_ref().map_or(Ok(Connector::Plain), TlsFiles::connector)?;
+        let connector = options.tls.as_ref().map_or(Ok(Connector::Plain), |files| files.connector())?;
         Self::spawn(kind, &options.arguments(kind, port), address, connector, options.sasl_file.is_none())
     }
 
@@ -99,34 +94,17 @@ impl Server {
         connector: Connector,
         speaks_text: bool,
     ) -> Result<Self> {
-        let program = program(kind)?;
-        let messages = NamedTempFile::new()?;
-        let child = Command::new(&program)
-            .args(arguments)
-            .stdin(Stdio::null())
-            .stdout(messages.reopen()?)
-            .stderr(messages.reopen()?)
-            .spawn()
-            .with_context(|| format!("cannot start {}", program.display()))?;
-        let mut server = Self { kind, child: Some(child), address, connector, messages, speaks_text };
-        server.wait_until_ready().with_context(|| format!("{} {arguments:?}", program.display()))?;
+        let mut command = match kind {
+            Kind::Memcached => process::clean(process::memcached_program()),
+            Kind::Moneta => process::moneta()?,
+        };
+        let process = Process::try_start(command.args(arguments))?;
+        let server = Self { kind, process: Some(process), address, connector, speaks_text };
+        let process = server.process.as_ref().expect("it was started");
+        process
+            .try_until("the server answers", || server.answers() && server.is_where_it_was_told_to_be())
+            .with_context(|| format!("{kind:?} {arguments:?}"))?;
         Ok(server)
-    }
-
-    fn wait_until_ready(&mut self) -> Result<()> {
-        let start = Instant::now();
-        loop {
-            if let Some(status) = self.child()?.try_wait()? {
-                bail!("the server left before it answered: {status}; it said: {}", self.messages());
-            }
-            if self.answers() && self.is_where_it_was_told_to_be() {
-                return Ok(());
-            }
-            if start.elapsed() > START_LIMIT {
-                bail!("the server did not answer within {START_LIMIT:?}");
-            }
-            sleep(POLL);
-        }
     }
 
     /// Any whole line in reply to `version` will do: a server that wants a password answers with an error. One that wants
@@ -140,7 +118,7 @@ impl Server {
     /// the port is taken, and leave.
     fn is_where_it_was_told_to_be(&self) -> bool {
         match &self.address {
-            Address::Tcp(place) => process::listens_on(self.pid(), place.port).unwrap_or(false),
+            Address::Tcp(place) => self.process.as_ref().is_some_and(|process| process.listens_on(place.port)),
             Address::Unix(_) => true,
         }
     }
@@ -162,7 +140,7 @@ impl Server {
 
     /// The process id; 0 if something else started the server.
     pub fn pid(&self) -> u32 {
-        self.child.as_ref().map_or(0, Child::id)
+        self.process.as_ref().map_or(0, Process::id)
     }
 
     /// A new connection.
@@ -172,47 +150,28 @@ impl Server {
 
     /// Resident memory now, bytes.
     pub fn resident_bytes(&self) -> Result<u64> {
-        process::resident_bytes(self.pid())
+        Ok(process::resident_bytes(self.pid())?)
     }
 
     /// What the process printed so far.
     pub fn messages(&self) -> String {
-        std::fs::read_to_string(self.messages.path()).unwrap_or_else(|error| format!("({error})"))
+        self.process.as_ref().map(Process::messages).unwrap_or_default()
     }
 
     /// Whether the process has not ended.
     pub fn is_running(&mut self) -> Result<bool> {
-        Ok(self.child()?.try_wait()?.is_none())
+        Ok(!self.process()?.has_ended())
     }
 
     /// Asks the process to end by `signal`, and returns how it ended.
-    pub fn stop_by_signal(&mut self, signal: libc::c_int) -> Result<ExitStatus> {
-        process::signal(self.pid(), signal)?;
+    pub fn stop_by_signal(&mut self, signal: Signal) -> Result<ExitStatus> {
+        self.process()?.signal(signal);
         self.wait_for_exit()
     }
 
     /// Waits for the process to end by itself.
     pub fn wait_for_exit(&mut self) -> Result<ExitStatus> {
-        let start = Instant::now();
-        while start.elapsed() < STOP_LIMIT {
-            if let Some(status) = self.child()?.try_wait()? {
-                return Ok(status);
-            }
-            sleep(POLL);
-        }
-        bail!("the server still ran {STOP_LIMIT:?} after it was to end");
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // Both fail only when the process is already gone, which is what is wanted.
-        let Some(child) = &mut self.child else { return };
-        let _ = child.kill();
-        let _ = child.wait();
-        if std::thread::panicking() {
-            eprintln!("--- what {:?} {} printed:\n{}", self.kind, self.pid(), self.messages());
-        }
+        Ok(self.process()?.try_wait()?)
     }
 }
 
@@ -223,31 +182,4 @@ pub fn subject_kind() -> Result<Kind> {
         Ok("memcached") => Ok(Kind::Memcached),
         Ok(other) => bail!("MONETA_TEST_PEER is `{other}`; it may be `moneta` or `memcached`"),
     }
-}
-
-/// A port of 127.0.0.1 that nothing listened on a moment ago.
-fn free_port() -> Result<u16> {
-    Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
-}
-
-/// The program of a kind: what `MEMCACHED_BIN` or `MONETA_BIN` names, else memcached of the path, or Moneta as cargo built it.
-pub fn program(kind: Kind) -> Result<PathBuf> {
-    match kind {
-        Kind::Memcached => Ok(env::var_os("MEMCACHED_BIN").map_or_else(|| "memcached".into(), PathBuf::from)),
-        Kind::Moneta => moneta_program(),
-    }
-}
-
-/// `MONETA_BIN`, or the binary cargo built beside the running test: `target/<profile>/deps/test` -> `target/<profile>/moneta`.
-fn moneta_program() -> Result<PathBuf> {
-    if let Some(path) = env::var_os("MONETA_BIN") {
-        return Ok(path.into());
-    }
-    let test = env::current_exe()?;
-    let profile = test.parent().and_then(|deps| deps.parent()).context("the test runs outside a target folder")?;
-    let path = profile.join("moneta");
-    if !path.is_file() {
-        bail!("there is no {}: run `cargo build -p moneta` first, or name the binary in MONETA_BIN", path.display());
-    }
-    Ok(path)
 }

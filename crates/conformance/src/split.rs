@@ -7,11 +7,11 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
+use moneta_testkit::process::Signal;
 use tempfile::TempDir;
 
 use crate::client::{Address, Client};
 use crate::options::Kind;
-use crate::process;
 use crate::server::Server;
 
 /// How long a write may wait in the RAM of L2.
@@ -132,13 +132,16 @@ impl Split {
     }
 
     /// Ends a part by a signal, and waits until it is gone.
-    pub fn end(&mut self, part: Part, signal: libc::c_int) -> Result<()> {
+    pub fn end(&mut self, part: Part, signal: Signal) -> Result<()> {
         self.slot(part).take().map_or(Ok(()), |mut server| server.stop_by_signal(signal).map(|_| ()))
     }
 
     /// Sends a part a signal that it lives through.
-    pub fn signal(&mut self, part: Part, signal: libc::c_int) -> Result<()> {
-        self.slot(part).as_ref().map_or(Ok(()), |server| process::signal(server.pid(), signal))
+    pub fn signal(&mut self, part: Part, signal: Signal) -> Result<()> {
+        if let Some(server) = self.slot(part) {
+            server.process()?.signal(signal);
+        }
+        Ok(())
     }
 }
 

@@ -4,6 +4,7 @@ use anyhow::{Result, ensure};
 use moneta_conformance::binary::{self, Request, opcode};
 use moneta_conformance::options::{Kind, Options};
 use moneta_conformance::server::{Server, subject_kind};
+use moneta_testkit::process::Signal;
 use std::io::Write;
 use tempfile::NamedTempFile;
 
@@ -78,7 +79,7 @@ fn sigterm_ends_the_server_cleanly() -> Result<()> {
     let mut server = Server::start_subject(&Options::default())?;
     let mut client = server.connect()?;
     ensure!(client.set("k", b"v")? == "STORED");
-    let status = server.stop_by_signal(libc::SIGTERM)?;
+    let status = server.stop_by_signal(Signal::SIGTERM)?;
     ensure!(status.success(), "{status}");
     client.until_closed()?;
     Ok(())

@@ -2,8 +2,8 @@
 
 use anyhow::{Result, ensure};
 use moneta_conformance::client::{Address, Client};
+use moneta_conformance::open_files::allow_open_files;
 use moneta_conformance::options::{Kind, Options};
-use moneta_conformance::process::allow_open_files;
 use moneta_conformance::server::Server;
 use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};

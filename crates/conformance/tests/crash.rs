@@ -14,6 +14,7 @@ use anyhow::{Context, Result};
 use moneta_conformance::book::{Book, Newer, Seen, Shape};
 use moneta_conformance::server::Server;
 use moneta_conformance::steady::Steady;
+use moneta_testkit::process::Signal;
 
 const WRITERS: usize = 3;
 /// Few, so that each is overwritten long before its record is the oldest on the device: nothing is evicted.
@@ -97,7 +98,7 @@ fn kill_again_and_again(
             killed.store(true, Ordering::Release);
             let killed_at = Instant::now();
             // Whatever the wait came to: the load ends with the node.
-            server.stop_by_signal(libc::SIGKILL).and(waited).map(|was_steady| (was_steady, killed_at))
+            server.stop_by_signal(Signal::SIGKILL).and(waited).map(|was_steady| (was_steady, killed_at))
         })?;
         drop(server);
         let server = start(folder.path(), durability)?;

@@ -15,6 +15,7 @@ use moneta_conformance::client::Client;
 use moneta_conformance::seed;
 use moneta_conformance::split::{FLUSH_INTERVAL, Part, Split};
 use moneta_conformance::steady::Steady;
+use moneta_testkit::process::Signal;
 
 const WRITERS: usize = 3;
 /// Some values take three pieces in L1.
@@ -113,7 +114,7 @@ fn a_front_that_is_killed_again_and_again_loses_nothing() -> Result<()> {
             }
             sleep(Duration::from_millis(fastrand::u64(200..900)));
             killed.store(true, Ordering::Release);
-            split.end(Part::Front, libc::SIGKILL)
+            split.end(Part::Front, Signal::SIGKILL)
         })?;
         split.start_again(Part::Front)?;
         everything_is_there(&split, &mut books, Part::Front).with_context(|| format!("round {round}"))?;
@@ -132,7 +133,7 @@ fn without_l1_every_key_answers_from_l2_and_becomes_hot_again() -> Result<()> {
         // No request is refused: that fails the load.
         let tally = under_load(&mut split, &mut books, |split| {
             sleep(Duration::from_millis(fastrand::u64(100..500)));
-            split.end(Part::L1, libc::SIGKILL)?;
+            split.end(Part::L1, Signal::SIGKILL)?;
             sleep(Duration::from_millis(fastrand::u64(100..800)));
             split.start_again(Part::L1)?;
             sleep(Duration::from_millis(fastrand::u64(100..500)));
@@ -141,7 +142,7 @@ fn without_l1_every_key_answers_from_l2_and_becomes_hot_again() -> Result<()> {
         ensure!(tally.acknowledged > 0 && tally.read > 0, "{tally:?}");
         everything_is_there(&split, &mut books, Part::Front)?;
     }
-    split.end(Part::L1, libc::SIGKILL)?;
+    split.end(Part::L1, Signal::SIGKILL)?;
     everything_is_there(&split, &mut books, Part::Front)?;
     split.start_again(Part::L1)?;
     let mut l1 = split.connect(Part::L1)?;
@@ -167,7 +168,7 @@ fn without_l2_hot_keys_are_served_and_at_most_its_last_interval_is_lost() -> Res
             let mut l2 = Steady::new(&split.address(Part::L2))?;
             was_steady = l2.wait(long, || read_hot_keys(&mut split.connect(Part::Front)?))?;
             killed_at = Instant::now();
-            split.end(Part::L2, libc::SIGKILL)?;
+            split.end(Part::L2, Signal::SIGKILL)?;
             still_keys_are_served(split)?;
             sleep(Duration::from_millis(300));
             Ok(())
@@ -211,7 +212,7 @@ fn store_still_keys(split: &mut Split) -> Result<()> {
         ensure!(l2.set(&format!("cold{number}"), &still(number))? == "STORED");
     }
     drop(l2);
-    split.end(Part::L2, libc::SIGTERM)?;
+    split.end(Part::L2, Signal::SIGTERM)?;
     split.start_again(Part::L2)?;
     split.wait_until_in_use()?;
     store_hot_keys(split)
@@ -262,12 +263,12 @@ fn a_process_that_hangs_costs_time_and_brings_nothing_old_back() -> Result<()> {
             // The load fails when a reply takes longer than its limit, wherever it comes from.
             let tally = under_load(&mut split, &mut books, |split| {
                 sleep(Duration::from_millis(fastrand::u64(100..400)));
-                split.signal(part, libc::SIGSTOP)?;
+                split.signal(part, Signal::SIGSTOP)?;
                 sleep(STOPPED);
                 if part == Part::L2 {
                     still_keys_are_served(split)?;
                 }
-                split.signal(part, libc::SIGCONT)?;
+                split.signal(part, Signal::SIGCONT)?;
                 sleep(Duration::from_millis(fastrand::u64(200..900)));
                 Ok(())
             })

@@ -5,8 +5,7 @@ use std::process::{Command, Output};
 
 use anyhow::{Result, ensure};
 use moneta_conformance::client::{Address, Client};
-use moneta_conformance::options::Kind;
-use moneta_conformance::server::program;
+use moneta_testkit::process;
 use tempfile::TempDir;
 
 /// Four different ones.
@@ -36,8 +35,8 @@ impl Script {
             .env("SPLIT_DIR", self.folder.path())
             .envs(names.into_iter().zip(self.ports.map(|port| port.to_string())))
             .env("SPLIT_L2_SIZE", "256m")
-            .env("MONETA_BIN", program(Kind::Moneta)?)
-            .env("MEMCACHED_BIN", program(Kind::Memcached)?)
+            .env("MONETA_BIN", process::moneta_program()?)
+            .env("MEMCACHED_BIN", process::memcached_program())
             .output()?;
         print!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         Ok(output)

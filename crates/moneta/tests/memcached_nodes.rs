@@ -25,7 +25,7 @@ impl Fleet {
     /// One memcached in each of so many zones.
     fn start(zones: usize) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
-        let node = |zone: &str| Memcached::start(folder.path().join(format!("{zone}.sock")), &["-t", "1"]);
+        let node = |zone: &str| Memcached::start_at(folder.path().join(format!("{zone}.sock")), &["-t", "1"]);
         let nodes: Vec<Memcached> = ZONES[..zones].iter().map(|zone| node(zone)).collect();
         let fleet = Self { nodes, folder };
         let addresses: Vec<String> = fleet.nodes.iter().map(|node| node.path().display().to_string()).collect();

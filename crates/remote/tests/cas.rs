@@ -13,7 +13,7 @@ use moneta_store::{Calls, Clock, ItemRef, Key, Lookup, Written};
 
 #[test]
 fn a_read_that_changes_something_tells_the_cas_value_that_the_item_has_then() {
-    let memcached = Memcached::start(&[]).expect("memcached");
+    let memcached = Memcached::start(&[]);
     let clock = Arc::new(Clock::system());
     let ram = MemoryConfig {
         limit: 64 << 20,
@@ -25,7 +25,7 @@ fn a_read_that_changes_something_tells_the_cas_value_that_the_item_has_then() {
         versioning: Default::default(),
     };
     let upper = Memory::new(&ram, Arc::clone(&clock)).unwrap();
-    let lower = Remote::new(config(&memcached.path()), Arc::clone(&clock)).unwrap();
+    let lower = Remote::new(config(memcached.path()), Arc::clone(&clock)).unwrap();
     let between = TieredConfig { promotion: Promotion::Always, write_budget: None, item_max: 1 << 20, cluster: false };
     let store = Tiered::new(upper, lower, between, clock);
     let key = Key::new(b"key", SEED);

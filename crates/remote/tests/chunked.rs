@@ -36,17 +36,17 @@ fn nothing_shows_of_it_over_any_protocol() {
     let options = options.last_access_slack(u32::MAX).fetched_slack().counts_parts().items_estimated().expiry_slack(60);
     for protocol in [Protocol::Meta, Protocol::Binary, Protocol::Text] {
         // Little memory: pieces are evicted at any time.
-        let Some(memcached) = Memcached::start(&["-m", "2"]) else { return eprintln!("no memcached here") };
+        let memcached = Memcached::start(&["-m", "2"]);
         let options = if protocol == Protocol::Text { options.plain_keys() } else { options };
-        let remote = RemoteConfig { protocol: Some(protocol), ..config(&memcached.path()) };
+        let remote = RemoteConfig { protocol: Some(protocol), ..config(memcached.path()) };
         suite::run(|limits, clock| tiered(remote.clone(), limits, &clock), options.rounds(2).operations(1000));
     }
 }
 
 #[test]
 fn nothing_is_lost_when_it_is_killed_and_comes_back_empty() {
-    let Some(mut memcached) = Memcached::start(&[]) else { return eprintln!("no memcached here") };
-    let path = memcached.path();
+    let mut memcached = Memcached::start(&[]);
+    let path = memcached.path().to_owned();
     let over_it = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {

@@ -95,11 +95,11 @@ fn read(key: &[u8]) -> Request<'_> {
 
 #[test]
 fn many_requests_at_once_are_each_answered_by_their_own() {
-    let Some(memcached) = Memcached::start(&[]) else { return eprintln!("no memcached here") };
+    let memcached = Memcached::start(&[]);
     let limits = SuiteConfig { memory: 64 << 20, value_max: 1 << 20 };
     let clock = Arc::new(Clock::system());
     let fronts = Servers::default();
-    let front = fronts.serve(store(&memcached.path(), 1 << 20, &clock), limits, clock);
+    let front = fronts.serve(store(memcached.path(), 1 << 20, &clock), limits, clock);
     let mut first = dialogue(&front);
     let keys: Vec<Vec<u8>> = (0..100).map(|number| format!("key:{number}").into_bytes()).collect();
     for key in &keys {
@@ -126,23 +126,23 @@ fn many_requests_at_once_are_each_answered_by_their_own() {
 /// The front's clients get an error, in bounded time, and no wrong answer; then all is as before.
 #[test]
 fn a_front_outlives_the_server_behind_it() {
-    let Some(mut memcached) = Memcached::start(&[]) else { return eprintln!("no memcached here") };
+    let mut memcached = Memcached::start(&[]);
     let limits = SuiteConfig { memory: 64 << 20, value_max: 1 << 20 };
     let fronts = Servers::default();
-    let config = RemoteConfig { request_timeout: Duration::from_millis(500).into(), ..config(&memcached.path()) };
+    let config = RemoteConfig { request_timeout: Duration::from_millis(500).into(), ..config(memcached.path()) };
     let back = remote(config);
     let front = fronts.serve(back.clone(), limits, Arc::new(Clock::system()));
     let mut client = dialogue(&front);
     wait_until("the front is up", || matches!(set(b"a", b"1", &mut client), Answer::Stored { .. }));
 
-    memcached.stop();
+    memcached.process().stop();
     let answer = client.call(&read(b"a")).expect("the front answers");
     assert!(matches!(answer, Answer::Refused(..)), "{answer:?}");
     wait_until("the front says so", || {
         client.call(&read(b"a")).expect("the front answers");
         back.health().unready
     });
-    memcached.signal(libc::SIGCONT);
+    memcached.process().cont();
     wait_until("hits are hits again", || matches!(client.call(&read(b"a")), Ok(Answer::Hit(_))));
 
     memcached.kill();

@@ -92,9 +92,9 @@ const NOBODY_HOLDS_ITEMS: [&str; 4] = ["-t", "1", "-o", "no_lru_maintainer"];
 
 /// Each sequence begins with an empty memcached.
 fn run_suite(protocol: Protocol, options: Options) {
-    let Some(memcached) = Memcached::start(&NOBODY_HOLDS_ITEMS) else { return eprintln!("no memcached here") };
+    let memcached = Memcached::start(&NOBODY_HOLDS_ITEMS);
     let make = |limits: SuiteConfig, clock| {
-        let config = RemoteConfig { protocol: Some(protocol), item_max: limits.value_max, ..config(&memcached.path()) };
+        let config = RemoteConfig { protocol: Some(protocol), item_max: limits.value_max, ..config(memcached.path()) };
         let store = Remote::new(config, clock).expect("the configuration makes sense");
         finish(store.flush(Default::default())).expect("memcached answers");
         store
@@ -136,8 +136,8 @@ fn remote(config: RemoteConfig) -> Remote {
 #[test]
 fn the_best_protocol_is_found_out() {
     for (options, expected) in [(&[][..], Protocol::Meta), (&["-B", "binary"][..], Protocol::Binary)] {
-        let Some(memcached) = Memcached::start(options) else { return eprintln!("no memcached here") };
-        let store = remote(config(&memcached.path()));
+        let memcached = Memcached::start(options);
+        let store = remote(config(memcached.path()));
         assert!(matches!(set(&store, "a", "1"), Ok(Written::Stored { cas: 1.. })));
         assert!(matches!(get(&store, "a"), Ok(Lookup::Found(item)) if item.value == b"1"));
         assert_eq!(store.dialect().map(|dialect| dialect.protocol), Some(expected));
@@ -146,9 +146,9 @@ fn the_best_protocol_is_found_out() {
 
 #[test]
 fn what_a_protocol_has_no_form_for_is_refused_and_nothing_else_disturbed() {
-    let Some(memcached) = Memcached::start(&[]) else { return eprintln!("no memcached here") };
+    let memcached = Memcached::start(&[]);
     for protocol in [Protocol::Text, Protocol::Binary] {
-        let store = remote(RemoteConfig { protocol: Some(protocol), ..config(&memcached.path()) });
+        let store = remote(RemoteConfig { protocol: Some(protocol), ..config(memcached.path()) });
         let invalidate = Delete { invalidate: true, ..Delete::default() };
         let kind = finish(store.delete(&key("a"), &invalidate)).expect_err("text and binary know no marks").kind();
         assert_eq!(kind, ErrorKind::Unsupported);
@@ -157,7 +157,7 @@ fn what_a_protocol_has_no_form_for_is_refused_and_nothing_else_disturbed() {
         assert_eq!(read.expect_err("every read counts").kind(), ErrorKind::Unsupported);
         assert!(set(&store, "a", "1").is_ok());
     }
-    let store = remote(config(&memcached.path()));
+    let store = remote(config(memcached.path()));
     let chosen = Write { new_cas: Some(77), ..Write::default() };
     let kind = finish(store.set(&key("a"), b"2", &chosen)).err().map(|error| error.kind());
     let knows = store.dialect().is_some_and(|dialect| dialect.explicit_cas);
@@ -166,9 +166,9 @@ fn what_a_protocol_has_no_form_for_is_refused_and_nothing_else_disturbed() {
 
 #[test]
 fn errors_of_the_server_are_told_by_what_they_mean() {
-    let Some(memcached) = Memcached::start(&["-M"]) else { return eprintln!("no memcached here") };
+    let memcached = Memcached::start(&["-M"]);
     for protocol in [Protocol::Meta, Protocol::Text, Protocol::Binary] {
-        let store = remote(RemoteConfig { protocol: Some(protocol), item_max: 4 << 20, ..config(&memcached.path()) });
+        let store = remote(RemoteConfig { protocol: Some(protocol), item_max: 4 << 20, ..config(memcached.path()) });
         finish(store.flush(Default::default())).expect("memcached answers");
         assert!(set(&store, "a", "1").is_ok());
         let large = "x".repeat(2 << 20);
@@ -191,8 +191,8 @@ fn errors_of_the_server_are_told_by_what_they_mean() {
 
 #[test]
 fn a_restart_heals_by_itself() {
-    let Some(mut memcached) = Memcached::start(&[]) else { return eprintln!("no memcached here") };
-    let store = remote(config(&memcached.path()));
+    let mut memcached = Memcached::start(&[]);
+    let store = remote(config(memcached.path()));
     assert!(set(&store, "a", "1").is_ok());
     memcached.kill();
     let kind = wait_for_error(&store);
@@ -207,8 +207,8 @@ fn a_restart_heals_by_itself() {
 /// Without requests, a restart is not even noticed.
 #[test]
 fn a_restart_between_two_requests_costs_none_of_them() {
-    let Some(mut memcached) = Memcached::start(&[]) else { return eprintln!("no memcached here") };
-    let store = remote(config(&memcached.path()));
+    let mut memcached = Memcached::start(&[]);
+    let store = remote(config(memcached.path()));
     for round in 0..3 {
         assert!(matches!(set(&store, "a", "1"), Ok(Written::Stored { .. })), "round {round}");
         assert!(matches!(get(&store, "a"), Ok(Lookup::Found(_))), "round {round}");
@@ -230,30 +230,30 @@ fn wait_for_error(store: &Remote) -> ErrorKind {
 
 #[test]
 fn a_hung_server_costs_a_bounded_wait_and_then_none() {
-    let Some(memcached) = Memcached::start(&[]) else { return eprintln!("no memcached here") };
+    let memcached = Memcached::start(&[]);
     let config = RemoteConfig {
         request_timeout: Duration::from_millis(300).into(),
         timeouts_max: 2,
-        ..config(&memcached.path())
+        ..config(memcached.path())
     };
     let store = remote(config);
     wait_until("it answers", || set(&store, "a", "1").is_ok());
-    memcached.stop();
+    memcached.process().stop();
     assert_eq!(get(&store, "a").err(), Some(ErrorKind::Timeout));
     wait_until("it is taken for dead", || {
         let _ = get(&store, "a");
         store.health().unready
     });
     assert_eq!(get(&store, "a"), Err(ErrorKind::Unreachable));
-    memcached.signal(libc::SIGCONT);
+    memcached.process().cont();
     wait_until("requests succeed again", || matches!(get(&store, "a"), Ok(Lookup::Found(item)) if item.value == b"1"));
     assert!(!store.health().unready);
 }
 
 #[test]
 fn a_walk_shows_everything_and_may_be_left() {
-    let Some(memcached) = Memcached::start(&["-o", "no_lru_maintainer"]) else { return eprintln!("no memcached here") };
-    let store = remote(config(&memcached.path()));
+    let memcached = Memcached::start(&["-o", "no_lru_maintainer"]);
+    let store = remote(config(memcached.path()));
     for number in 0..1500 {
         set(&store, &format!("key {number}"), &"x".repeat(number % 50)).expect("memcached answers");
     }
@@ -282,8 +282,8 @@ fn a_walk_shows_everything_and_may_be_left() {
 
 #[test]
 fn whole_items_are_installed_with_their_marks() {
-    let Some(memcached) = Memcached::start(&[]) else { return eprintln!("no memcached here") };
-    let store = remote(config(&memcached.path()));
+    let memcached = Memcached::start(&[]);
+    let store = remote(config(memcached.path()));
     let now = Clock::system().now();
     set(&store, "probe", "").expect("memcached answers");
     for (stale, token_sent) in [(false, false), (true, false), (false, true), (true, true)] {

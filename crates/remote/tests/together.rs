@@ -102,11 +102,11 @@ fn names() -> Vec<String> {
 
 #[test]
 fn each_ends_as_it_would_alone() {
-    let memcached = Memcached::start(&[]).expect("memcached");
+    let memcached = Memcached::start(&[]);
     for (protocol, connections) in
         [(Protocol::Meta, 1), (Protocol::Meta, 3), (Protocol::Binary, 1), (Protocol::Text, 2)]
     {
-        let worker = Worker::new(RemoteConfig { protocol: Some(protocol), connections, ..config(&memcached.path()) });
+        let worker = Worker::new(RemoteConfig { protocol: Some(protocol), connections, ..config(memcached.path()) });
         let names = names();
         for (number, name) in names.iter().enumerate() {
             if let Some(value) = value(number) {
@@ -137,8 +137,8 @@ fn each_ends_as_it_would_alone() {
 
 #[test]
 fn items_are_shown_from_where_they_lie() {
-    let memcached = Memcached::start(&[]).expect("memcached");
-    let worker = Worker::new(config(&memcached.path()));
+    let memcached = Memcached::start(&[]);
+    let worker = Worker::new(config(memcached.path()));
     worker.set("key:0", b"value");
     let mut reads = worker.begin(&names()[..2]);
     let mut shown = Vec::new();
@@ -151,8 +151,8 @@ fn items_are_shown_from_where_they_lie() {
 /// memcached gives the recache of a stale item to the first who reads it over meta, also to one who cannot be told.
 #[test]
 fn a_recache_that_no_reader_asked_for_is_given_back() {
-    let memcached = Memcached::start(&[]).expect("memcached");
-    let worker = Worker::new(config(&memcached.path()));
+    let memcached = Memcached::start(&[]);
+    let worker = Worker::new(config(memcached.path()));
     let names = names();
     let stale = Delete { invalidate: true, touch: Some(Exptime(1000)), ..Delete::default() };
     for how_many in [0, 1, 3] {

@@ -176,9 +176,9 @@ fn an_item_that_is_read_carries_its_version_and_its_marks_are_stored_with_it() {
 
 #[test]
 fn a_memcached_is_asked_nothing_by_version() {
-    let memcached = Memcached::start(&[]).expect("memcached");
+    let memcached = Memcached::start(&[]);
     let clock = Arc::new(Clock::system());
-    let store = Remote::new(config(&memcached.path()), Arc::clone(&clock)).expect("the configuration makes sense");
+    let store = Remote::new(config(memcached.path()), Arc::clone(&clock)).expect("the configuration makes sense");
     let key = Key::new(b"key", SEED);
     finish(store.set(&key, b"kept", &Write::default())).expect("it is stored");
     let version = Version::at(clock.millis());
@@ -198,7 +198,7 @@ fn a_memcached_is_asked_nothing_by_version() {
 /// Should one of these ever be sent to memcached by mistake, nothing may come of it.
 #[test]
 fn memcached_refuses_each_token_and_changes_nothing() {
-    let memcached = Memcached::start(&[]).expect("memcached");
+    let memcached = Memcached::start(&[]);
     let mut stream = UnixStream::connect(memcached.path()).expect("it is up");
     let mut ask = |lines: &str| {
         stream.write_all(format!("{lines}mn\r\n").as_bytes()).expect("it takes requests");

@@ -5,8 +5,9 @@
 
 use std::io::{BufRead, BufReader, Write as _};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
+use moneta_testkit::process::Process;
 use parking_lot::RwLock;
 
 use super::requests::{delete, get, set, wait};
@@ -85,30 +86,20 @@ fn write_for_ever<D: Database>(store: &Embedded<D>, first: u32, sync_every: Opti
     });
 }
 
-/// A process that ends with its test.
-struct Victim(Child);
-
-impl Drop for Victim {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 /// Lets a process write in `folder`, kills it, and takes down what it had said.
 fn kill_one(test: &str, folder: &Path, round: u32, keys: &mut [Key]) {
     let program = std::env::current_exe().expect("this program");
     let mut command = Command::new(program);
     command.args(["--exact", test, "--nocapture", "--test-threads=1"]).env(ROLE, round.to_string());
     let none_open = OPEN.write();
-    let mut victim = Victim(command.current_dir(folder).stdout(Stdio::piped()).spawn().expect("the process starts"));
+    let (mut victim, pipes) = Process::start_raw(command.current_dir(folder).stdout(Stdio::piped()));
     drop(none_open);
-    let said = BufReader::new(victim.0.stdout.take().expect("it is piped"));
+    let said = BufReader::new(pipes.stdout.expect("it is piped"));
     let most = fastrand::usize(200..4000);
     let mut changes = 0;
     for (number, line) in said.lines().map_while(Result::ok).filter(|line| line.starts_with('@')).enumerate() {
         if number == most {
-            victim.0.kill().expect("it runs");
+            victim.kill();
         }
         let words: Vec<&str> = line.split(' ').collect();
         // The last line may be cut off.

@@ -5,12 +5,13 @@
 
 use std::io::{BufRead, BufReader, Write as _};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
 use moneta_flash::{DeviceConfig, Durability, Flash, FlashConfig};
 use moneta_store::Clock;
+use moneta_testkit::process::Process;
 
 use super::drive::{config, delete, get, set, wait};
 use super::history::{History, name, value};
@@ -69,16 +70,6 @@ fn write_for_ever(folder: &Path, first: u32, every_write: bool) {
     });
 }
 
-/// A process that ends with its test.
-struct Victim(Child);
-
-impl Drop for Victim {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 /// Lets a process write, kills it, and takes down what it had said.
 fn kill_one(folder: &Path, round: u32, history: &mut History) -> [usize; THREADS] {
     let program = std::env::current_exe().expect("this program");
@@ -87,13 +78,13 @@ fn kill_one(folder: &Path, round: u32, history: &mut History) -> [usize; THREADS
         .args(["--exact", SELF, "--nocapture", "--test-threads=1"])
         .env(ROLE, format!("{round}"))
         .current_dir(folder);
-    let mut victim = Victim(command.stdout(Stdio::piped()).spawn().expect("the process starts"));
+    let (mut victim, pipes) = Process::start_raw(command.stdout(Stdio::piped()));
     let mut durable = [history.operations(); THREADS];
-    let said = BufReader::new(victim.0.stdout.take().expect("it is piped"));
+    let said = BufReader::new(pipes.stdout.expect("it is piped"));
     let most = fastrand::usize(500..15_000);
     for (number, line) in said.lines().map_while(Result::ok).filter(|line| line.starts_with('@')).enumerate() {
         if number == most {
-            victim.0.kill().expect("it runs");
+            victim.kill();
         }
         let words: Vec<&str> = line.split(' ').collect();
         let of = |word: usize| words[word].parse::<u32>().expect("a number");

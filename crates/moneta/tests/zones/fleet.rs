@@ -8,7 +8,7 @@ use std::process::Command;
 
 use nix::sys::signal::Signal;
 
-use crate::common::Node;
+use crate::common::{Node, moneta, printed};
 use crate::network::{Network, address};
 
 pub const ZONES: [&str; 3] = ["a", "b", "c"];
@@ -152,11 +152,8 @@ impl<'n> Fleet<'n> {
     pub fn verify(&self) {
         for slot in 0..NODES {
             for (other, zone) in ZONES.iter().enumerate().skip(1) {
-                let mut command = Command::new(env!("CARGO_BIN_EXE_moneta"));
-                command.arg("verify").args([serves(slot), serves(other * NODES + slot)]);
-                let output = command.output().expect("it runs");
-                let said = String::from_utf8_lossy(&output.stdout).into_owned();
-                assert!(output.status.success() && said.contains("Equal"), "slot {slot}, a and {zone}: {said}");
+                let said = printed(moneta(&["verify"]).args([serves(slot), serves(other * NODES + slot)]));
+                assert!(said.contains("Equal"), "slot {slot}, a and {zone}: {said}");
             }
         }
     }

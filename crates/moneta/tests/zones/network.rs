@@ -1,20 +1,21 @@
 //! Zones as network namespaces, each on a cable to a switch in a further namespace. All of it is gone when the test ends.
 
 use std::fs::File;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use nix::sched::{CloneFlags, setns, unshare};
 
+use crate::common::Process;
+
 /// A namespace, which lives as long as a process in it.
-struct Namespace(Child);
+struct Namespace(Process);
 
 impl Namespace {
     fn new() -> Self {
         let mut command = Command::new("unshare");
-        command.args(["-n", "sleep", "3600"]).stdin(Stdio::null());
-        let namespace = Self(command.spawn().expect("unshare is part of Debian"));
+        let namespace = Self(Process::start(command.args(["-n", "sleep", "3600"])));
         let own = std::fs::read_link("/proc/self/ns/net").expect("it has one");
-        crate::until("a namespace never begins", || std::fs::read_link(namespace.path()).is_ok_and(|path| path != own));
+        namespace.0.until("a namespace never begins", || std::fs::read_link(namespace.path()).is_ok_and(|path| path != own));
         namespace
     }
 
@@ -39,13 +40,6 @@ impl Namespace {
     fn enter(&self) {
         let file = File::open(self.path()).expect("the namespace is there");
         setns(file, CloneFlags::CLONE_NEWNET).expect("a thread may enter it");
-    }
-}
-
-impl Drop for Namespace {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
     }
 }
 

@@ -3,6 +3,8 @@
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
+use tempfile::TempDir;
+
 use super::commands::memcached;
 use super::running::Process;
 
@@ -12,16 +14,28 @@ pub struct Memcached {
     process: Option<Process>,
     path: PathBuf,
     options: Vec<String>,
+    /// Where its socket is, unless the test has said where.
+    _folder: Option<TempDir>,
 }
 
 impl Memcached {
-    /// Starts one with 64 MiB and these further options, and waits until it listens.
+    /// Starts one in a new folder, with 64 MiB, two threads and these further options, and waits until it listens.
     ///
     /// # Panics
     /// If there is none to start.
-    pub fn start(path: PathBuf, options: &[&str]) -> Self {
+    pub fn start(options: &[&str]) -> Self {
+        let folder = tempfile::tempdir().expect("a folder can be made");
+        let path = folder.path().join("memcached.sock");
+        Self { _folder: Some(folder), ..Self::start_at(path, options) }
+    }
+
+    /// The same on the socket `path`.
+    ///
+    /// # Panics
+    /// If there is none to start.
+    pub fn start_at(path: PathBuf, options: &[&str]) -> Self {
         let options = options.iter().map(|option| (*option).to_owned()).collect();
-        let mut memcached = Self { process: None, path, options };
+        let mut memcached = Self { process: None, path, options, _folder: None };
         memcached.run();
         memcached
     }
@@ -34,7 +48,7 @@ impl Memcached {
         self.kill();
         let _ = std::fs::remove_file(&self.path);
         let mut command = memcached();
-        command.args(["-m", "64", "-s"]).arg(&self.path).args(&self.options);
+        command.args(["-m", "64", "-t", "2", "-s"]).arg(&self.path).args(&self.options);
         let process = Process::try_start(&mut command);
         let process = process.unwrap_or_else(|error| panic!("{error}: `make test` installs memcached"));
         process.until("memcached listens", || UnixStream::connect(&self.path).is_ok());

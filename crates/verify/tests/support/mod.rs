@@ -4,9 +4,8 @@
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -16,20 +15,21 @@ use moneta_server::auth::Authenticator;
 use moneta_server::node::{Node, NodeSettings};
 use moneta_server::{Listener, RunningServer, Server as NodeServer, ServerConfig};
 use moneta_store::{Clock, KeyHash};
+use moneta_testkit::process::Memcached;
+pub use moneta_testkit::process::PATIENCE;
 use moneta_verify::{Counts, Report, Unwatched, Verify, VerifyConfig};
 
-/// Long enough for the slowest machine; reached only when something is wrong.
-pub const PATIENCE: Duration = Duration::from_secs(60);
 /// From so many seconds on, items expire at a moment that is the same on every server, however late they are planted.
 const LASTING: i64 = 600;
 /// Largest value of the servers here.
 const ITEM_MAX: usize = 2 << 20;
 
-/// A server on a Unix socket in a separate folder.
+/// A server on a Unix socket.
 pub struct Server {
-    folder: tempfile::TempDir,
-    process: Option<Child>,
-    node: Option<RunningServer>,
+    path: PathBuf,
+    memcached: Option<Memcached>,
+    /// A node in this process, and the folder of its socket.
+    node: Option<(RunningServer, tempfile::TempDir)>,
 }
 
 impl Server {
@@ -40,18 +40,8 @@ impl Server {
 
     /// A real memcached, given more arguments.
     pub fn memcached_with(arguments: &[&str]) -> Self {
-        let folder = tempfile::tempdir().expect("a folder");
-        let mut command = Command::new("memcached");
-        // `-u` is heeded by root only, who may not do without.
-        command.args(["-u", "root", "-m", "128", "-I", "2m", "-t", "2", "-s"]).arg(folder.path().join("socket"));
-        let process = command.args(arguments).stdin(Stdio::null()).spawn().expect("memcached is installed");
-        let server = Self { folder, process: Some(process), node: None };
-        let begun = Instant::now();
-        while UnixStream::connect(server.path()).is_err() {
-            assert!(begun.elapsed() < PATIENCE, "memcached does not listen");
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        server
+        let memcached = Memcached::start(&[&["-m", "128", "-I", "2m"], arguments].concat());
+        Self { path: memcached.path().to_owned(), memcached: Some(memcached), node: None }
     }
 
     /// A Moneta in the test's own process.
@@ -68,34 +58,26 @@ impl Server {
             versioning: Default::default(),
         };
         let store = Memory::new(&memory, Arc::clone(&clock)).expect("the limits are possible");
-        let listeners = vec![Listener::unix(folder.path().join("socket"))];
+        let path = folder.path().join("socket");
+        let listeners = vec![Listener::unix(path.clone())];
         let config = ServerConfig { listeners, workers: 2, ..ServerConfig::default() };
         let settings = NodeSettings { item_max: ITEM_MAX, memory: 128 << 20, ..NodeSettings::default() };
         let node = Arc::new(Node::new(settings, clock, Authenticator::off()));
         let running = NodeServer::start(&config, Arc::new(store), node).expect("it starts");
-        Self { folder, process: None, node: Some(running) }
+        Self { path, memcached: None, node: Some((running, folder)) }
     }
 
     pub fn path(&self) -> PathBuf {
-        self.folder.path().join("socket")
+        self.path.clone()
     }
 
     pub fn client(&self) -> Client {
-        Client::connect(&self.path())
+        Client::connect(&self.path)
     }
 
     /// Kills a memcached.
     pub fn kill(&mut self) {
-        if let Some(mut process) = self.process.take() {
-            let _ = process.kill();
-            let _ = process.wait();
-        }
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.kill();
+        self.memcached = None;
     }
 }
 
