@@ -15,7 +15,7 @@ use moneta_store::{
 use smallvec::SmallVec;
 
 use crate::cluster::Cluster;
-use crate::counters::Counter;
+use moneta_store::Counter;
 
 /// An app of a proxy, and how it is reached.
 #[derive(Clone)]

@@ -1,30 +1,12 @@
 //! What a cluster store counts.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use moneta_store::metric::{Values, by};
-use moneta_store::{Lookup, StoreError};
+use moneta_store::{Counter, Lookup, StoreError};
 use parking_lot::Mutex;
 
 use crate::durations::Durations;
-
-/// A counter.
-#[derive(Debug, Default)]
-pub(crate) struct Counter(AtomicU64);
-
-impl Counter {
-    #[inline]
-    pub(crate) fn add(&self, count: u64) {
-        if count > 0 {
-            self.0.fetch_add(count, Ordering::Relaxed);
-        }
-    }
-
-    pub(crate) fn get(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-}
 
 /// How reads of keys ended, of one thread: each worker has other numbers, so that none waits for a cache line of another.
 #[derive(Debug, Default)]

@@ -240,7 +240,7 @@ impl ClusterShared {
 }
 
 impl crate::counters::Swept {
-    fn of(&self, checked: Checked) -> &crate::counters::Counter {
+    fn of(&self, checked: Checked) -> &moneta_store::Counter {
         match checked {
             Checked::Kept => &self.kept,
             Checked::Replaced => &self.replaced,

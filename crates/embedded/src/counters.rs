@@ -1,21 +1,21 @@
 //! What the engine counts.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use moneta_store::Counter;
 
 use crate::error::Failure;
 
 /// Counters since the start.
 #[derive(Debug, Default)]
 pub(crate) struct EngineCounters {
-    stored: AtomicU64,
-    out_of_memory: AtomicU64,
-    failed: AtomicU64,
+    stored: Counter,
+    out_of_memory: Counter,
+    failed: Counter,
 }
 
 impl EngineCounters {
     /// Items that a batch stored.
     pub(crate) fn stored(&self, count: u64) {
-        self.stored.fetch_add(count, Ordering::Relaxed);
+        self.stored.add(count);
     }
 
     /// Requests that ended in a failure.
@@ -24,21 +24,21 @@ impl EngineCounters {
             Failure::Full(_) => &self.out_of_memory,
             Failure::Broken(_) => &self.failed,
         };
-        counter.fetch_add(1, Ordering::Relaxed);
+        counter.bump();
     }
 
     /// Items stored.
     pub(crate) fn total_items(&self) -> u64 {
-        self.stored.load(Ordering::Relaxed)
+        self.stored.get()
     }
 
     /// Batches that found no room, even one request at a time.
     pub(crate) fn out_of_memory(&self) -> u64 {
-        self.out_of_memory.load(Ordering::Relaxed)
+        self.out_of_memory.get()
     }
 
     /// Reads and batches that the library failed.
     pub(crate) fn failures(&self) -> u64 {
-        self.failed.load(Ordering::Relaxed)
+        self.failed.get()
     }
 }

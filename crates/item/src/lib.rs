@@ -6,6 +6,7 @@
 
 pub mod aligned;
 mod error_code;
+pub mod escape;
 mod item;
 mod key;
 mod key_hash;

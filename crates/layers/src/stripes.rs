@@ -7,6 +7,7 @@
 //! A request holds one stripe at a time, and waits for nothing else that a holder of a stripe could hold up; a flush takes all
 //! of them, in order. So there is no deadlock.
 
+use moneta_store::Counter;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -93,11 +94,11 @@ impl Stripes {
     }
 
     /// The stripe of a hash, when its turn comes. Dropping the future gives up the place in the queue.
-    pub(crate) async fn lock(&self, hash: u64, waits: &AtomicU64) -> Held<'_> {
+    pub(crate) async fn lock(&self, hash: u64, waits: &Counter) -> Held<'_> {
         if let Some(held) = self.try_lock(hash) {
             return held;
         }
-        waits.fetch_add(1, Ordering::Relaxed);
+        waits.bump();
         let index = Self::index(hash);
         self.acquire(index).await;
         Held { stripes: self, index, changed: true }
@@ -177,7 +178,7 @@ mod tests {
 
     #[test]
     fn the_lock_goes_to_those_who_wait_in_their_order_and_past_those_who_left() {
-        let (stripes, waits) = (Stripes::new(), AtomicU64::new(0));
+        let (stripes, waits) = (Stripes::new(), Counter::default());
         let held = stripes.try_lock(HASH).expect("free");
         let mut first = pin!(stripes.lock(HASH, &waits));
         let mut leaver = Box::pin(stripes.lock(HASH, &waits));
@@ -190,7 +191,7 @@ mod tests {
         let held = poll(first.as_mut()).expect("first in the queue");
         drop(held);
         assert!(poll(third.as_mut()).is_some());
-        assert_eq!(waits.load(Ordering::Relaxed), 3);
+        assert_eq!(waits.get(), 3);
         assert!(!stripes.is_held(HASH));
     }
 

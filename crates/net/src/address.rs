@@ -54,7 +54,7 @@ impl Address {
         }
     }
 
-    /// The socket addresses behind a host's name; none for a Unix socket. May wait for a name server.
+    /// The socket addresses of a host's name; none for a Unix socket. May wait for a name server.
     ///
     /// # Errors
     /// When the name server does not know the host, or does not answer.

@@ -68,7 +68,7 @@ impl Endpoint {
         Self { timeouts, ..self }
     }
 
-    /// Begins to connect without a wait. `number`: which of the addresses behind its host to take ([`crate::Names`]); of no
+    /// Begins to connect without a wait. `number`: which of the addresses of its host to take ([`crate::Names`]); of no
     /// meaning for a Unix socket.
     ///
     /// # Errors

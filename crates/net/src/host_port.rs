@@ -70,7 +70,7 @@ impl HostPort {
         self.host.parse::<IpAddr>().ok().map(|host| SocketAddr::new(host, self.port))
     }
 
-    /// The socket addresses behind the host, each once, at least one. May wait for a name server, as long as the system's
+    /// The socket addresses of the host, each once, at least one. May wait for a name server, as long as the system's
     /// resolver does.
     ///
     /// # Errors

@@ -1,7 +1,7 @@
 //! How a process reaches another over TCP and Unix sockets. No other crate connects, receives or sends on the socket of a client
 //! or a node, so that what protects connections is written here alone.
 //!
-//! - [`Address`]: where a server listens, as an operator writes it. [`Names`]: the numbers behind its host, looked up again when
+//! - [`Address`]: where a server listens, as an operator writes it. [`Names`]: the numbers of its host, looked up again when
 //!   they fail.
 //! - [`Endpoint`]: an address, how long each step to it may take, how connections to it are protected, and what they say of
 //!   themselves. [`Outward`]: the latter two, for all that a process connects to.

@@ -33,7 +33,7 @@ impl Drop for Place<'_> {
 }
 
 impl HostPort {
-    /// The socket addresses behind the host, as [`HostPort::resolve`] has them, if they are found within `patience`. Numbers take
+    /// The socket addresses of the host, as [`HostPort::resolve`] has them, if they are found within `patience`. Numbers take
     /// no time.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! The addresses behind a server's name: which to try next, and when the name is looked up again.
+//! The addresses of a server's name: which to try next, and when the name is looked up again.
 
 use std::io;
 use std::net::SocketAddr;
@@ -10,10 +10,10 @@ use parking_lot::Mutex;
 
 use crate::address::Address;
 
-/// Finds the addresses behind a name; may wait for a name server.
+/// Finds the addresses of a name; may wait for a name server.
 pub type Lookup = dyn Fn(&Address) -> io::Result<Vec<SocketAddr>> + Send + Sync;
 
-/// The addresses behind a server's name. A Unix socket has a name and no addresses.
+/// The addresses of a server's name. A Unix socket has a name and no addresses.
 pub struct Names {
     name: Address,
     look_up: Box<Lookup>,

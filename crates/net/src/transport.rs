@@ -24,7 +24,7 @@ use crate::transport_error::TransportError;
 ///   open.
 /// - It may hold bytes that no event of the socket tells of: [`Transport::receive`] is called again until it is drained.
 /// - What [`Transport::send`] did not take is offered again first, unchanged, though perhaps at another place in memory and with
-///   more behind it: a record may be encrypted already and wait for room. Bytes count as taken when the kernel has all of their
+///   more after it: a record may be encrypted already and wait for room. Bytes count as taken when the kernel has all of their
 ///   record.
 /// - An end is one that the other side declared. One that breaks off is an end or an error; each protocol knows where a reply
 ///   ends.

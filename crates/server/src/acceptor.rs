@@ -19,7 +19,7 @@ use rustix::io::Errno;
 
 use crate::client_addresses::ClientAddresses;
 use crate::config::ListenAddress;
-use crate::counters::Counters;
+use crate::counters::WorkerCounters;
 use crate::error::ServerError;
 use crate::handshakes::{Begun, Handshakes};
 use crate::listener::Bound;
@@ -46,7 +46,7 @@ pub(crate) struct Acceptor {
     waiting: Vec<bool>,
     handshakes: Handshakes,
     spread: Arc<Spread>,
-    counters: Arc<Counters>,
+    counters: Arc<WorkerCounters>,
     phases: Arc<Phases>,
     live: Arc<Live>,
     addresses: ClientAddresses,
@@ -62,7 +62,7 @@ impl Acceptor {
         listeners: Vec<(Bound, Arc<ListenerState>)>,
         handshakes: Handshakes,
         spread: Arc<Spread>,
-        counters: Arc<Counters>,
+        counters: Arc<WorkerCounters>,
         phases: Arc<Phases>,
         live: Arc<Live>,
         addresses: ClientAddresses,

@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use crate::counter::Counter;
+use moneta_store::OwnCounter;
 
 /// Bytes by which a worker's sum may differ from what it has reported to the total.
 const STEP: usize = 64 * 1024;
@@ -127,13 +127,13 @@ impl Holding {
 /// The memory held by one worker's connections; written by the worker only.
 #[derive(Debug, Default)]
 pub struct Ledger {
-    kinds: [Counter; Kind::ALL.len()],
+    kinds: [OwnCounter; Kind::ALL.len()],
     /// Their sum.
-    held: Counter,
+    held: OwnCounter,
     /// Bytes reported to the shared total.
-    told: Counter,
+    told: OwnCounter,
     /// Decaying maximum of the sizes of items that were read after a wait.
-    late: Counter,
+    late: OwnCounter,
 }
 
 impl Ledger {

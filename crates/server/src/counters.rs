@@ -1,6 +1,6 @@
-//! Counters of the workers: each worker writes its own, readers sum them.
+//! WorkerCounters of the workers: each worker writes its own, readers sum them.
 //!
-//! Counters are never reset: `stats reset` keeps the sums of that moment and shows the difference, so that a metrics system sees
+//! WorkerCounters are never reset: `stats reset` keeps the sums of that moment and shows the difference, so that a metrics system sees
 //! counters that only grow.
 
 use std::sync::Arc;
@@ -9,8 +9,8 @@ use moneta_store::metric::{Metric, Reading, Unit};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::client_memory::{Holding, Kind, Ledger};
-use crate::counter::Counter;
 use crate::latency::{Latencies, LatencyTotals};
+use moneta_store::OwnCounter;
 
 /// Whether the list of `stats` has a counter: `stats` if it does, `apart` if it has another place there or none.
 macro_rules! is_listed {
@@ -28,8 +28,8 @@ macro_rules! counters {
     ($($name:ident: $listed:ident, $help:literal $(=> $kind:ident $metric:literal $unit:ident)?;)*) => {
         /// One worker's counters since the start.
         #[derive(Debug, Default)]
-        pub struct Counters {
-            $(#[doc = $help] pub $name: Counter,)*
+        pub struct WorkerCounters {
+            $(#[doc = $help] pub $name: OwnCounter,)*
             /// Service times of commands.
             pub latencies: Latencies,
             /// Memory held by the worker's connections.
@@ -49,7 +49,7 @@ macro_rules! counters {
 
         impl Totals {
             /// Adds one worker's numbers.
-            pub fn add(&mut self, counters: &Counters) {
+            pub fn add(&mut self, counters: &WorkerCounters) {
                 $(self.$name = self.$name.wrapping_add(counters.$name.get());)*
             }
 
@@ -135,7 +135,7 @@ counters! {
     protocol_errors: apart, "Requests that could not be decoded.";
 }
 
-impl Counters {
+impl WorkerCounters {
     /// Counters of a worker that has done nothing.
     pub fn new() -> Self {
         Self::default()
@@ -145,14 +145,14 @@ impl Counters {
 /// The counters of all workers.
 #[derive(Debug, Default)]
 pub struct Registry {
-    workers: Mutex<Vec<Arc<Counters>>>,
+    workers: Mutex<Vec<Arc<WorkerCounters>>>,
     base: Mutex<Totals>,
 }
 
 impl Registry {
     /// New counters for one more worker (or acceptor), included in every sum from now on.
-    pub fn register(&self) -> Arc<Counters> {
-        let counters = Arc::new(Counters::new());
+    pub fn register(&self) -> Arc<WorkerCounters> {
+        let counters = Arc::new(WorkerCounters::new());
         self.lock().push(Arc::clone(&counters));
         counters
     }
@@ -200,11 +200,11 @@ impl Registry {
     }
 
     /// Workers registered.
-    pub fn workers(&self) -> Vec<Arc<Counters>> {
+    pub fn workers(&self) -> Vec<Arc<WorkerCounters>> {
         self.lock().clone()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Arc<Counters>>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<Arc<WorkerCounters>>> {
         self.workers.lock()
     }
 }

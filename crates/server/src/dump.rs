@@ -5,9 +5,9 @@ use std::task::{Context, Poll};
 
 use moneta_store::{Cursor, Pending, Walked, Walking};
 
-use crate::escape::{is_text_key, percent_encode};
 use crate::session::context::Worker;
 use crate::turnstile::Turnstile;
+use moneta_store::escape::{is_text_key, percent_encode};
 
 /// The kind of a dump.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,7 +10,7 @@ use std::time::Instant;
 
 pub use moneta_store::latency::{Kind, SAMPLE};
 
-use crate::counter::Counter;
+use moneta_store::OwnCounter;
 
 /// Sub-buckets of one power of two, as a power of two: 4, so a bound is at most 25 % above the value.
 const SUB_BITS: u32 = 2;
@@ -50,13 +50,13 @@ pub fn bound(index: usize) -> Option<u64> {
 /// One worker's histogram of one kind of command.
 #[derive(Debug)]
 pub struct Histogram {
-    buckets: [Counter; BUCKETS],
-    sum: Counter,
+    buckets: [OwnCounter; BUCKETS],
+    sum: OwnCounter,
 }
 
 impl Default for Histogram {
     fn default() -> Self {
-        Self { buckets: std::array::from_fn(|_| Counter::default()), sum: Counter::default() }
+        Self { buckets: std::array::from_fn(|_| OwnCounter::default()), sum: OwnCounter::default() }
     }
 }
 
@@ -74,7 +74,7 @@ impl Histogram {
 pub struct Latencies {
     histograms: [Histogram; Kind::ALL.len()],
     /// Commands until the next one that is timed.
-    until_sample: Counter,
+    until_sample: OwnCounter,
 }
 
 impl Latencies {

@@ -11,8 +11,8 @@ use crossbeam_utils::CachePadded;
 use moneta_store::component::{RemovalCause, Removed};
 use parking_lot::Mutex;
 
-use crate::escape::escape_text;
 use crate::lanes::{LANES, lane};
+use moneta_store::escape::escape_text;
 
 /// Most prefixes over all threads. Further ones are not counted, so that clients cannot make the node's memory grow.
 const PREFIXES_MAX: usize = 20_000;

@@ -14,9 +14,9 @@ use moneta_store::component::{Observer, RemovalCause, Removed};
 use moneta_store::request::{Exptime, Write, WriteMode};
 use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use crate::escape::percent_encode;
 use crate::lanes::Tally;
 use crate::peer::{CloseReason, Peer, SocketKind};
+use moneta_store::escape::percent_encode;
 
 /// Reads of items.
 pub const FETCHERS: u32 = 1;

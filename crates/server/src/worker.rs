@@ -24,7 +24,7 @@ use crate::by_policy::ByPolicy;
 use crate::client_memory::SCARCE_SECONDS;
 use crate::connection::{Connection, Turn, Verdict};
 use crate::connection_registry::ConnectionRegistry;
-use crate::counters::Counters;
+use crate::counters::WorkerCounters;
 use crate::mailbox::{Accepted, Handle, Mailbox, connection_waker};
 use crate::node::{Node, Policy};
 use crate::reactors::{REACTOR, WorkerReactors};
@@ -83,7 +83,7 @@ fn say_closed(connections: usize, node: &Node) {
 pub(crate) fn workers(
     store: &Arc<dyn Store>,
     node: &Arc<Node>,
-    counters: &Arc<Counters>,
+    counters: &Arc<WorkerCounters>,
     reactors: &WorkerReactors,
     door: Door,
 ) -> ByPolicy<Worker> {

@@ -9,6 +9,7 @@ mod calls;
 pub mod change;
 pub mod component;
 mod context;
+mod counter;
 mod error;
 pub mod feed;
 pub mod holding;
@@ -31,11 +32,12 @@ mod walk;
 pub use calls::Calls;
 pub use component::{Component, Health, Observer, Parts, Report};
 pub use context::{ClientTag, Cx, Door, Policy};
+pub use counter::{Counter, OwnCounter};
 pub use error::{ErrorKind, StoreError};
 pub use moneta_item::{
     Deleted, ErrorCode, Expiry, Item, ItemMeta, ItemRef, Key, KeyHash, Lane, Lookup, NUMBER_VALUE_MAX, Newer, Number,
     Origin, OwnedKey, OwnedKeys, OwnedValue, Rest, SECRET_BYTES, Value, Version, VersionClock, Written, aligned,
-    next_local, parse_number, request,
+    escape, next_local, parse_number, request,
 };
 pub use op::{Op, OwnedOp, Put};
 pub use outcome::{Outcome, Pending, PendingReads, Reads, Step};

@@ -32,14 +32,13 @@ mod kernel;
 mod memcached;
 #[cfg(feature = "network")]
 mod network;
+mod patience;
 mod running;
 #[cfg(feature = "network")]
 mod tls;
 
 use std::io;
 use std::net::TcpListener;
-use std::thread;
-use std::time::{Duration, Instant};
 
 pub use nix::sys::signal::Signal;
 
@@ -48,26 +47,10 @@ pub use kernel::{listens_on, peak_bytes, resident_bytes};
 pub use memcached::Memcached;
 #[cfg(feature = "network")]
 pub use network::steady_port;
+pub use patience::{PATIENCE, until};
 pub use running::{NotSo, Pipes, Process};
 #[cfg(feature = "network")]
 pub use tls::TlsFiles;
-
-/// How long anything may take; far more than it takes on a loaded machine.
-pub const PATIENCE: Duration = Duration::from_secs(60);
-/// How often a wait looks.
-const POLL: Duration = Duration::from_millis(5);
-
-/// Waits until `holds` does.
-///
-/// # Panics
-/// With `what` after [`PATIENCE`].
-pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !holds() {
-        assert!(begun.elapsed() < PATIENCE, "{what}: not within {PATIENCE:?}");
-        thread::sleep(POLL);
-    }
-}
 
 /// A port of 127.0.0.1 that nothing listened on a moment ago. Another program may take it before it is used: see
 /// [`Process::listens_on`].

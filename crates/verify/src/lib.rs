@@ -19,7 +19,6 @@
 mod comparison;
 mod config;
 mod error;
-mod escape;
 mod line;
 mod list;
 mod observer;
@@ -41,7 +40,7 @@ mod worker;
 
 pub use config::{Direction, Keys, Repair, VerifyConfig};
 pub use error::{Side, VerifyError};
-pub use escape::escape;
+pub use moneta_store::escape::escape_key;
 pub use observer::{Observer, Phase, Progress, Unwatched};
 pub use place::ComparedPlace;
 pub use report::{Conclusion, Counts, Endpoint, Example, Kind, Report, Sighting};

@@ -6,7 +6,7 @@ use moneta_client::wire::Seen;
 use serde::Serialize;
 
 use crate::comparison::Sight;
-use crate::escape::escape;
+use moneta_store::escape::escape_key;
 
 /// What a run found.
 #[derive(Clone, Debug, Serialize)]
@@ -162,12 +162,12 @@ impl Example {
             (Sight::Item(a), Sight::Item(b)) => first_difference(&a.value, &b.value),
             _ => None,
         };
-        Self { key: escape(key), a: sighting(a), b: sighting(b), differs_at, reason: None }
+        Self { key: escape_key(key), a: sighting(a), b: sighting(b), differs_at, reason: None }
     }
 
     /// A key and why something could not be done with it.
     pub(crate) fn of_reason(key: &[u8], reason: String) -> Self {
-        Self { key: escape(key), a: None, b: None, differs_at: None, reason: Some(reason) }
+        Self { key: escape_key(key), a: None, b: None, differs_at: None, reason: Some(reason) }
     }
 }
 

@@ -9,7 +9,7 @@ use moneta_net::{Address, Endpoint, Outward};
 use moneta_store::{Clock, Store};
 use parking_lot::Mutex;
 
-use crate::counters::Counter;
+use moneta_store::Counter;
 
 /// How a node catches up.
 #[derive(Clone, Debug)]

@@ -7,7 +7,6 @@ use moneta_store::steps::{finish, read_owned};
 use moneta_store::{Item, Key, Lookup, Op, Outcome, Step, Store, StoreError};
 
 use super::Call;
-use super::counters::bump as count;
 use super::layout::{self, HEAD_BYTES, Head};
 
 /// Pieces asked for at once: bounds what one read or write has under way, and is more than a mebibyte of default pieces.
@@ -86,12 +85,12 @@ impl<S: Store + 'static> Call<S> {
     fn head_of(&self, key: &Key<'_>, entry: Result<Lookup, StoreError>) -> Result<Option<(Head, Vec<u8>)>, StoreError> {
         let Lookup::Found(entry) = entry? else { return Ok(None) };
         let Some(head) = Head::read(key.bytes, &entry.value) else {
-            count(&self.counters.entries_foreign);
+            self.counters.entries_foreign.bump();
             return Ok(None);
         };
         // After the answer: whatever ended the epoch before that is behind us.
         if !self.epochs.is_current(key.hash, head.epoch, self.clock.now()) {
-            count(&self.counters.entries_outdated);
+            self.counters.entries_outdated.bump();
             return Ok(None);
         }
         if self.versions.is_flushed(head.meta.version()) {
@@ -117,7 +116,7 @@ impl<S: Store + 'static> Call<S> {
                 let Some(data) = layout::piece_data(key.bytes, head.token, number, &entry.value) else {
                     return Ok(self.broken());
                 };
-                count(&self.counters.pieces_read);
+                self.counters.pieces_read.bump();
                 value.extend_from_slice(data);
             }
         }
@@ -125,7 +124,7 @@ impl<S: Store + 'static> Call<S> {
     }
 
     fn broken(&self) -> Option<Vec<u8>> {
-        count(&self.counters.values_broken);
+        self.counters.values_broken.bump();
         None
     }
 

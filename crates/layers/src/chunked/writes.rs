@@ -9,7 +9,6 @@ use moneta_store::{
     Deleted, ItemRef, Key, Op, Outcome, OwnedKey, Put, Step, Store, StoreError, Unseen, Version, Written, change,
 };
 
-use super::counters::bump;
 use super::draft::Draft;
 use super::epochs::Epochs;
 use super::reads::{Found, PIECES_AT_ONCE};
@@ -162,7 +161,7 @@ impl<S: Store + 'static> Call<S> {
             };
             for written in join_all(pieces.iter().map(write)).await {
                 match written? {
-                    Written::Stored { .. } => bump(&self.counters.pieces_written),
+                    Written::Stored { .. } => self.counters.pieces_written.bump(),
                     refused => return Ok(refused),
                 }
             }

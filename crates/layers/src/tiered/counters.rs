@@ -1,7 +1,6 @@
 //! What happens between the tiers, counted, and what the numbers are called.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
+use moneta_store::Counter;
 use moneta_store::metric::{Metric, Reading, Sample, Unit, by, samples};
 
 use super::lanes::Reads;
@@ -9,37 +8,31 @@ use super::lanes::Reads;
 /// What is counted where it is rare enough for threads to share the counter.
 #[derive(Debug, Default)]
 pub(super) struct TieredCounters {
-    pub(super) promotions: AtomicU64,
-    pub(super) promotions_overtaken: AtomicU64,
-    pub(super) promotions_declined: AtomicU64,
-    pub(super) writes_withheld: AtomicU64,
-    pub(super) lower_failures: AtomicU64,
+    pub(super) promotions: Counter,
+    pub(super) promotions_overtaken: Counter,
+    pub(super) promotions_declined: Counter,
+    pub(super) writes_withheld: Counter,
+    pub(super) lower_failures: Counter,
     /// Reads and writes that the upper tier failed; the lower one answered instead.
-    pub(super) upper_failures: AtomicU64,
-    pub(super) key_waits: AtomicU64,
-}
-
-/// Counts one more.
-pub(super) fn bump(counter: &AtomicU64) {
-    counter.fetch_add(1, Ordering::Relaxed);
+    pub(super) upper_failures: Counter,
+    pub(super) key_waits: Counter,
 }
 
 impl TieredCounters {
     /// All numbers, those of reads included.
     pub(super) fn with(&self, reads: &Reads) -> TierStats {
         let Reads { upper_hits, lower_hits, misses } = *reads;
-        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         TierStats {
             upper_hits,
             lower_hits,
             misses,
-            promotions: read(&self.promotions),
-            promotions_overtaken: read(&self.promotions_overtaken),
-            promotions_declined: read(&self.promotions_declined),
-            writes_withheld: read(&self.writes_withheld),
-            lower_failures: read(&self.lower_failures),
-            upper_failures: read(&self.upper_failures),
-            key_waits: read(&self.key_waits),
+            promotions: self.promotions.get(),
+            promotions_overtaken: self.promotions_overtaken.get(),
+            promotions_declined: self.promotions_declined.get(),
+            writes_withheld: self.writes_withheld.get(),
+            lower_failures: self.lower_failures.get(),
+            upper_failures: self.upper_failures.get(),
+            key_waits: self.key_waits.get(),
             ..TierStats::default()
         }
     }

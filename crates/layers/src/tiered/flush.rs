@@ -14,7 +14,6 @@ use moneta_store::steps::{delete, finish, start};
 use moneta_store::versions::{Floor, Floors};
 use moneta_store::{Cx, ErrorKind, Expiry, Key, Op, Step, Store, StoreError, Unseen, Version};
 
-use super::counters::bump;
 use super::{Call, Kept, Tiered, TieredShared};
 
 impl<U: Store + 'static, L: Store + 'static> Flush for Tiered<U, L> {
@@ -128,7 +127,7 @@ impl<'a, U: Store + 'static, L: Store + 'static> Call<'a, U, L> {
             Ok(_) => Ok(()),
             Err(error) if error.kind() == ErrorKind::Unavailable => Ok(()),
             Err(error) => {
-                bump(&shared.counters.lower_failures);
+                shared.counters.lower_failures.bump();
                 Err(error)
             }
         }

@@ -10,7 +10,6 @@ use moneta_store::{
 };
 
 use super::admission::Known;
-use super::counters::bump;
 use super::{Call, TieredShared};
 
 /// What an item takes of a device besides key and value, about: a record's header.
@@ -76,7 +75,7 @@ impl<'a, U: Store + 'static, L: Store + 'static> Call<'a, U, L> {
             let below = self.change_below(key, step).await.map(Outcome::written);
             match below {
                 Err(error) if origin == Origin::Unchanged && error.kind() != ErrorKind::Unavailable => {
-                    bump(&self.shared.counters.lower_failures);
+                    self.shared.counters.lower_failures.bump();
                     Err(error)
                 }
                 below => finish(self.settle(key, &item, below)).await,
@@ -100,7 +99,7 @@ impl<'a, U: Store + 'static, L: Store + 'static> Call<'a, U, L> {
             }
             Ok(refused) => self.drop_above(key).then(move |_| Ok(refused)),
             Err(error) if error.kind() == ErrorKind::Unavailable => {
-                bump(&shared.counters.lower_failures);
+                shared.counters.lower_failures.bump();
                 let above = self.put_above(key, &self.with_cas(key, item), self.put_above_as());
                 above.then(move |above| match above {
                     Ok(Written::NotStored) | Err(_) => Err(error),
@@ -108,7 +107,7 @@ impl<'a, U: Store + 'static, L: Store + 'static> Call<'a, U, L> {
                 })
             }
             Err(error) => {
-                bump(&shared.counters.lower_failures);
+                shared.counters.lower_failures.bump();
                 self.drop_above(key).then(move |_| Err(error))
             }
         }
@@ -117,7 +116,7 @@ impl<'a, U: Store + 'static, L: Store + 'static> Call<'a, U, L> {
     /// Keeps a version out of the lower tier, and what is there under its key too.
     async fn withhold(self, key: &Key<'_>, item: &ItemRef<'_>, origin: Origin) -> Result<Written, StoreError> {
         let shared = &self.shared;
-        bump(&shared.counters.writes_withheld);
+        shared.counters.writes_withheld.bump();
         shared.admission.iter().for_each(|budget| budget.note_withheld(key.hash));
         let item = self.with_cas(key, item);
         let moves_up = shared.moves.is_watched() && shared.lower.call(self.cx, key, Op::Holds, &mut Unseen).holds();
@@ -208,7 +207,7 @@ impl<U, L> TieredShared<U, L> {
     /// What the upper tier answered, counted if it is a failure.
     #[inline]
     pub(super) fn counted<T>(&self, above: Result<T, StoreError>) -> Result<T, StoreError> {
-        above.inspect_err(|_| bump(&self.counters.upper_failures))
+        above.inspect_err(|_| self.counters.upper_failures.bump())
     }
 
     /// Whether a write may go to the lower tier; takes it from the budget if so.
@@ -220,7 +219,7 @@ impl<U, L> TieredShared<U, L> {
     /// What a delete in the lower tier comes to.
     pub(super) fn deleted_below(&self, below: Result<Deleted, StoreError>) -> Result<Deleted, StoreError> {
         let Err(error) = below else { return below };
-        bump(&self.counters.lower_failures);
+        self.counters.lower_failures.bump();
         if error.kind() == ErrorKind::Unavailable { Ok(Deleted::NotFound) } else { Err(error) }
     }
 }

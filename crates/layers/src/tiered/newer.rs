@@ -11,7 +11,6 @@ use moneta_store::{
 
 use super::Call;
 use super::admission::Known;
-use super::counters::bump;
 use crate::stripes::Held;
 
 impl<'a, U: Store + 'static, L: Store + 'static> Call<'a, U, L> {
@@ -170,7 +169,7 @@ impl<'a, U: Store + 'static, L: Store + 'static> Call<'a, U, L> {
             return below;
         }
         if below.as_ref().is_err_and(|error| error.kind() != ErrorKind::ClockAhead) {
-            bump(&self.shared.counters.lower_failures);
+            self.shared.counters.lower_failures.bump();
         }
         let dropped = finish(self.drop_above(key)).await;
         let below = below?;

@@ -8,7 +8,6 @@ use moneta_store::request::Retrieve;
 use moneta_store::steps::finish;
 use moneta_store::{ItemMeta, ItemRef, Key, Lookup, Op, Outcome, Policy, Put, Store, Unseen, Written};
 
-use super::counters::bump;
 use super::{Call, TieredShared};
 
 /// How new a key is when a reader asks the lower tier for it.
@@ -24,7 +23,7 @@ impl<'a, U: Store + 'static, L: Store + 'static> Call<'a, U, L> {
     pub(super) fn promotes(self, meta: &ItemMeta) -> bool {
         let wanted = self.cx.policy() == Policy::Online && self.shared.promotion.wants(meta.fetched);
         if !wanted {
-            bump(&self.shared.counters.promotions_declined);
+            self.shared.counters.promotions_declined.bump();
         }
         wanted
     }
@@ -34,10 +33,10 @@ impl<'a, U: Store + 'static, L: Store + 'static> Call<'a, U, L> {
     pub(super) async fn promote(self, key: &Key<'_>, item: &ItemRef<'_>, request: &Retrieve, snapshot: &ReadSnapshot) {
         let shared = &self.shared;
         let Some(held) = shared.stripes.try_lock(key.hash) else {
-            return bump(&shared.counters.promotions_overtaken);
+            return shared.counters.promotions_overtaken.bump();
         };
         if shared.stripes.version(key.hash) != snapshot.version || shared.is_flush_past() != snapshot.flushed {
-            bump(&shared.counters.promotions_overtaken);
+            shared.counters.promotions_overtaken.bump();
         } else if snapshot.above_waits || !self.is_above(key).await {
             // Where it is there already it is the same version: asking first only pays where that costs less than storing it.
             self.bring_up(key, item, request).await;
@@ -64,7 +63,7 @@ impl<'a, U: Store + 'static, L: Store + 'static> Call<'a, U, L> {
         }
         let above = finish(self.put_above(key, &ItemRef { meta, value: item.value }, Put::Any)).await;
         if above.is_ok_and(|written| written == Written::Stored { cas: meta.cas }) {
-            bump(&self.shared.counters.promotions);
+            self.shared.counters.promotions.bump();
         }
     }
 }

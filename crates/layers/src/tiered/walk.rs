@@ -20,7 +20,6 @@ use moneta_store::{
 };
 use parking_lot::Mutex;
 
-use super::counters::bump;
 use super::keep::HEADER_BYTES;
 use super::moves::Watch;
 use super::promotion::ReadSnapshot;
@@ -184,7 +183,7 @@ impl<U: Store + 'static, L: Store + 'static> Call<'_, U, L> {
 
     fn walk_above(self, walk: &mut Walk, show: &mut dyn FnMut(&Walked<'_>)) -> Walking {
         if walk.failed.load(Ordering::Relaxed) {
-            bump(&self.shared.counters.upper_failures);
+            self.shared.counters.upper_failures.bump();
             walk.stage = Stage::Through;
             return Walking::More;
         }

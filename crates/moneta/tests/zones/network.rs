@@ -15,7 +15,9 @@ impl Namespace {
         let mut command = Command::new("unshare");
         let namespace = Self(Process::start(command.args(["-n", "sleep", "3600"])));
         let own = std::fs::read_link("/proc/self/ns/net").expect("it has one");
-        namespace.0.until("a namespace never begins", || std::fs::read_link(namespace.path()).is_ok_and(|path| path != own));
+        namespace
+            .0
+            .until("a namespace never begins", || std::fs::read_link(namespace.path()).is_ok_and(|path| path != own));
         namespace
     }
 

@@ -37,7 +37,7 @@ impl Side {
         }
     }
 
-    /// Takes ciphertext as far as it goes: plaintext goes to `take`, what has to be sent behind `outgoing`.
+    /// Takes ciphertext as far as it goes: plaintext goes to `take`, what has to be sent after `outgoing`.
     pub(super) fn process(
         &mut self,
         incoming: &mut [u8],
@@ -50,7 +50,7 @@ impl Side {
         }
     }
 
-    /// Enciphers `message` into `outgoing`, which has room for its records, behind what has to be sent before it; returns the
+    /// Enciphers `message` into `outgoing`, which has room for its records, after what has to be sent before it; returns the
     /// number of bytes written. `partial`: ciphertext that was processed as far as it goes.
     pub(super) fn encipher(
         &mut self,

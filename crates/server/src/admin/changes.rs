@@ -33,7 +33,7 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(8);
 const ROOM_WITHIN: Duration = Duration::from_secs(5);
 /// Most changes of an answer.
 const CHANGES_MAX: usize = 10_000;
-/// An answer ends behind the change that makes it longer than this, bytes.
+/// An answer ends after the change that makes it longer than this, bytes.
 const ANSWER_BYTES: usize = 4 << 20;
 /// Changes that are read from the feed at once.
 const READ_AT_ONCE: usize = 256;

@@ -13,7 +13,7 @@ use moneta_process::phases::{Phase, Phases};
 use slab::Slab;
 
 use super::desk::{Begun, Desk};
-use crate::counters::Counters;
+use crate::counters::WorkerCounters;
 use crate::mailbox::{Accepted, Handle};
 use crate::scheduling;
 use crate::spread::Spread;
@@ -32,7 +32,7 @@ pub(crate) struct HandshakeThread {
     poll: Poll,
     desk: Arc<Desk>,
     spread: Arc<Spread>,
-    counters: Arc<Counters>,
+    counters: Arc<WorkerCounters>,
     phases: Arc<Phases>,
     most: usize,
     timeout: Duration,
@@ -56,7 +56,7 @@ impl HandshakeThread {
         poll: Poll,
         desk: Arc<Desk>,
         spread: Arc<Spread>,
-        counters: Arc<Counters>,
+        counters: Arc<WorkerCounters>,
         phases: Arc<Phases>,
         most: usize,
         timeout: Duration,

@@ -13,7 +13,7 @@ use super::key::stored_key;
 use super::ticket::Ticket;
 use super::waiting::Waiting;
 use super::{Session, Worker};
-use crate::counters::Counters;
+use crate::counters::WorkerCounters;
 use crate::node::Peer;
 use crate::prefixes::Use;
 use crate::watch;
@@ -26,14 +26,14 @@ pub(super) struct Asked<'a, R> {
     pub(super) style: &'a Style<'a>,
 }
 
-pub(super) fn count_meta(counters: &Counters, style: &Style<'_>) {
+pub(super) fn count_meta(counters: &WorkerCounters, style: &Style<'_>) {
     if matches!(style, Style::Meta(_)) {
         counters.cmd_meta.bump();
     }
 }
 
 #[cold]
-fn failed(counters: &Counters, style: &Style<'_>, error: &StoreError, out: &mut Vec<u8>) {
+fn failed(counters: &WorkerCounters, style: &Style<'_>, error: &StoreError, out: &mut Vec<u8>) {
     match error.kind() {
         // A writer's clock that is wrong says nothing about this store.
         ErrorKind::ClockAhead => counters.refused_ahead.bump(),
@@ -44,7 +44,7 @@ fn failed(counters: &Counters, style: &Style<'_>, error: &StoreError, out: &mut 
 }
 
 #[inline]
-fn count_write(counters: &Counters, request: &Write, written: Written) {
+fn count_write(counters: &WorkerCounters, request: &Write, written: Written) {
     counters.cmd_set.bump();
     if request.compare.is_some() && matches!(request.mode, WriteMode::Set | WriteMode::Replace) {
         match written {
@@ -251,7 +251,7 @@ impl Session {
         }
     }
 
-    /// Deletes the old item of a key after a write that was too large, behind parked requests on the key.
+    /// Deletes the old item of a key after a write that was too large, after parked requests on the key.
     #[cold]
     pub(super) fn forget(&mut self, worker: &Worker, forget: Forget<'_>) {
         let mut buffer = Self::key_buffer();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use moneta_store::{Cx, Key, Op, Report, Store, Unseen, component};
 
-use crate::counters::Counters;
+use crate::counters::WorkerCounters;
 use crate::departures;
 use crate::node::Node;
 use crate::prefixes::Use;
@@ -18,7 +18,7 @@ pub struct Worker {
     /// State shared by all workers.
     pub node: Arc<Node>,
     /// This worker's counters.
-    pub counters: Arc<Counters>,
+    pub counters: Arc<WorkerCounters>,
 }
 
 impl Worker {

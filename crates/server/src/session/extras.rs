@@ -29,7 +29,7 @@ pub(super) struct SessionExtras {
     pub(super) changes: Option<Changes>,
     pub(super) listing: Option<Listing>,
     pub(super) watcher: Option<Watcher>,
-    /// What a refused write leaves to be deleted, behind the parked requests on its key.
+    /// What a refused write leaves to be deleted, after the parked requests on its key.
     pub(super) forgotten: Option<Forgotten>,
     /// A log-in whose password is being checked.
     pub(super) log_in: Option<Pending>,

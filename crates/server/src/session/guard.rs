@@ -31,7 +31,7 @@ pub(super) fn may_touch(worker: &Worker, peer: &Peer, logged_in: &LoggedIn, key:
     logged_in.user().keys().have(key, || worker.node.app(peer.door, key))
 }
 
-/// Whether the user may touch all keys that there are behind the door of `peer`.
+/// Whether the user may touch all keys that there are at the door of `peer`.
 fn may_touch_all(worker: &Worker, peer: &Peer, logged_in: &LoggedIn) -> bool {
     let keys = logged_in.user().keys();
     if keys.are_all() {
@@ -160,7 +160,7 @@ impl Session {
         let has_keys = match *scope {
             Scope::None => true,
             Scope::Keys(_) if user.keys().are_all() => true,
-            // Also those of a line that gave way to others, though they were looked at: more may have come behind them.
+            // Also those of a line that gave way to others, though they were looked at: more may have come after them.
             Scope::Keys(Keys::One(key)) => {
                 may_touch(worker, &self.peer, logged_in, stored_key(key, style, &mut Self::key_buffer()))
             }

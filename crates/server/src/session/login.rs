@@ -124,7 +124,7 @@ fn attempt(input: &[u8]) -> Attempt<'_> {
 }
 
 impl Session {
-    /// Takes log-in attempts until one succeeds; leaves the input behind it for the next call.
+    /// Takes log-in attempts until one succeeds; leaves the input after it for the next call.
     pub(super) fn log_in_by_text(
         &mut self,
         worker: &Worker,
@@ -225,7 +225,7 @@ impl Session {
         if self.is_barred() {
             return;
         }
-        // For what came behind it.
+        // For what came after it.
         cx.waker().wake_by_ref();
     }
 

@@ -2,7 +2,7 @@
 //! calls.
 //!
 //! Replies are written directly into the connection's output buffer. A request is parked only if the store has to wait: it keeps
-//! its place in a queue, and replies to later requests queue behind it. Later requests start meanwhile, except those that would
+//! its place in a queue, and replies to later requests queue after it. Later requests start meanwhile, except those that would
 //! overtake it on the same key. The queue takes no memory while every request is answered at once.
 
 mod admin;
@@ -70,7 +70,7 @@ pub struct Received {
 /// What [`Session::poll`] found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Polled {
-    /// Input left behind can be passed to [`Session::receive`] again: no parked request blocks it.
+    /// Input that is left can be passed to [`Session::receive`] again: no parked request blocks it.
     pub receive_again: bool,
 }
 
@@ -226,7 +226,7 @@ impl Session {
         high_water: usize,
     ) -> Received {
         let mut consumed = 0;
-        // The first request is often the only one; requests behind it are pipelined.
+        // The first request is often the only one; requests after it are pipelined.
         let mut looked_ahead = usize::from(!(self.reads_together && !LIMITED && begins_pipelined(input)));
         let mut stopwatch = Stopwatch::new(&worker.counters.latencies);
         let mut requests_left = worker.node.settings.requests_per_event;
@@ -391,14 +391,14 @@ impl Session {
         Polled { receive_again: !self.is_held_up(worker, high_water) }
     }
 
-    /// Whether replies to pipelined requests wait for those behind them, to be sent with these. The caller calls
+    /// Whether replies to pipelined requests wait for those after them, to be sent with these. The caller calls
     /// [`Session::release`] and [`Session::poll`] when they have waited for long.
     #[inline]
     pub fn holds_back(&self) -> bool {
         self.extras.as_ref().is_some_and(|extras| extras.parked.holds_back())
     }
 
-    /// Has the next [`Session::poll`] give out what waits for replies behind it.
+    /// Has the next [`Session::poll`] give out what waits for replies after it.
     pub fn release(&mut self) {
         if let Some(extras) = &mut self.extras {
             extras.parked.release();
@@ -537,7 +537,7 @@ impl Session {
         }
     }
 
-    /// The buffer for replies: behind all parked requests.
+    /// The buffer for replies: after all parked requests.
     #[inline]
     fn out<'a>(&'a mut self, output: &'a mut Vec<u8>) -> &'a mut Vec<u8> {
         self.peer_and_out(output).1

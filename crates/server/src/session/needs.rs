@@ -24,7 +24,7 @@ pub(super) enum Scope<'a> {
     None,
     /// These, as sent.
     Keys(Keys<'a>),
-    /// All keys behind the listener.
+    /// All keys of the listener.
     All,
 }
 

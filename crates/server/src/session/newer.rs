@@ -24,7 +24,7 @@ pub(super) struct Asked<'a> {
     pub(super) style: &'a Style<'a>,
 }
 
-/// The answer to `mv`. The number behind `MV` is that of the commands' form. A node that keeps no versions answers as a memcached
+/// The answer to `mv`. The number after `MV` is that of the commands' form. A node that keeps no versions answers as a memcached
 /// does.
 pub(super) fn told(worker: &Worker) -> String {
     let node = &worker.node;

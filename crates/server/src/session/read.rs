@@ -15,7 +15,7 @@ use super::several::{Failure, Several};
 use super::ticket::Ticket;
 use super::waiting::{Waiting, changes};
 use super::{Flow, Session, Worker};
-use crate::counters::Counters;
+use crate::counters::WorkerCounters;
 use crate::node::Peer;
 use crate::prefixes::Use;
 use crate::watch;
@@ -94,9 +94,9 @@ impl Asked<'_> {
     }
 
     /// A failed read. Classic text has no error inside a list of values, so that is returned, to be told in place of the `END`
-    /// behind them. What cannot be served at all, or is on a part of a device that is bad, is a miss there.
+    /// after them. What cannot be served at all, or is on a part of a device that is bad, is a miss there.
     #[cold]
-    fn failed(&self, counters: &Counters, error: &StoreError, now: u32, out: &mut Vec<u8>) -> Option<Failure> {
+    fn failed(&self, counters: &WorkerCounters, error: &StoreError, now: u32, out: &mut Vec<u8>) -> Option<Failure> {
         if error.kind() != ErrorKind::CatchingUp {
             counters.store_errors.bump();
         }
@@ -119,7 +119,7 @@ impl Asked<'_> {
 
     /// Counts a hit or a miss as memcached does: a command that touches counts as a touch and not as a get.
     #[inline]
-    fn count(&self, counters: &Counters, read: Read) {
+    fn count(&self, counters: &WorkerCounters, read: Read) {
         let (commands, hits, misses) = match self.request.touch {
             None => (&counters.cmd_get, &counters.get_hits, &counters.get_misses),
             Some(_) => (&counters.cmd_touch, &counters.touch_hits, &counters.touch_misses),

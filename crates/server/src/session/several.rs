@@ -27,7 +27,7 @@ pub(super) struct Several {
     /// The one to be answered next.
     pub(super) next: usize,
     pub(super) reads: PendingReads,
-    /// Each is a `get` by itself, with `END` behind its reply.
+    /// Each is a `get` by itself, with `END` after its reply.
     pub(super) pipelined: bool,
     /// Replies that are not sent yet.
     pub(super) written: Vec<u8>,
@@ -48,7 +48,7 @@ impl Several {
         out.truncate(start);
     }
 
-    /// Whether replies wait for those behind them, though no request needs them all at once.
+    /// Whether replies wait for those after them, though no request needs them all at once.
     #[inline]
     pub(super) fn holds_back(&self) -> bool {
         self.pipelined && !self.written.is_empty()

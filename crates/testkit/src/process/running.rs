@@ -13,7 +13,8 @@ use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid, waitpid};
 use nix::unistd::Pid;
 
 use super::captured::Captured;
-use super::{PATIENCE, POLL, kernel};
+use super::kernel;
+use super::patience::{PATIENCE, POLL};
 
 /// As much of what a process printed is shown when a test fails.
 const SHOWN: usize = 64 << 10;
