@@ -1,16 +1,14 @@
 //! What a client is told before it begins.
 
-use std::error::Error;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use moneta_client::wire::blocking::Dialogue;
 use moneta_cluster::sources::{FileSource, Format, GuardConfig, Guarded, TopologySource};
-use moneta_cluster::{Ack, Answered, Cluster, ClusterConfig, Connect, Fallback, Node, Opened, Topology, Writer};
+use moneta_cluster::{Ack, Cluster, ClusterConfig, Fallback, RemoteNodes, Topology, Writer};
 use moneta_link::{Control, ControlSource, ControlUrl, Epochs};
 use moneta_net::{Endpoint, Outward};
-use moneta_remote::{Remote, RemoteConfig};
+use moneta_remote::RemoteConfig;
 use moneta_store::{Clock, KeyHash, Origin};
 
 use crate::client::Client;
@@ -19,8 +17,6 @@ use crate::worker::{self, Started};
 
 /// How long the first topology is waited for.
 const FIRST: Duration = Duration::from_secs(10);
-/// How long a node may take to tell its time.
-const TIME_PATIENCE: Duration = Duration::from_secs(1);
 
 /// What a client is told. Made by [`Client::builder`].
 #[must_use]
@@ -196,64 +192,22 @@ impl Builder {
             }
         };
         let writer = Writer { origin: Origin::new(self.origin.0, self.origin.1.unwrap_or(salt as u8)), salt, seed };
-        let remotes = Remotes {
-            seed,
-            clock: Arc::clone(&clock),
-            timeout: self.node_timeout,
-            connections: self.node_connections,
-            item_max: self.item_max,
-            outward: self.outward,
+        let (connections, item_max) = (self.node_connections, self.item_max);
+        let configure = move |address| RemoteConfig {
+            connections,
+            item_max,
+            may_be_unknown: true,
+            large_apart: true,
+            asks_statistics: false,
+            ..RemoteConfig::new(Endpoint::new(address), seed)
         };
-        let cluster = Cluster::new(self.config, &first, Box::new(remotes), writer, self.item_max, Arc::clone(&clock))?;
+        let (timeout, outward) = (self.node_timeout.into(), self.outward);
+        let nodes = RemoteNodes::new(Box::new(configure), timeout, outward, Arc::clone(&clock)).without_boards();
+        let cluster = Cluster::new(self.config, &first, Box::new(nodes), writer, item_max, Arc::clone(&clock))?;
         cluster.start()?;
         if let Some(source) = source {
             cluster.follow(source)?;
         }
         Ok((cluster, clock))
-    }
-}
-
-/// Makes the stores of nodes.
-struct Remotes {
-    seed: KeyHash,
-    clock: Arc<Clock>,
-    timeout: Duration,
-    connections: usize,
-    item_max: usize,
-    outward: Outward,
-}
-
-impl Remotes {
-    /// How a node is reached, where each step takes at most `patience`.
-    fn reached(&self, node: &Node, patience: Duration) -> Endpoint {
-        self.outward.to(node.address.clone()).patient(patience)
-    }
-}
-
-impl Connect for Remotes {
-    fn open(&self, node: &Node) -> Result<Opened, Box<dyn Error + Send + Sync>> {
-        let config = RemoteConfig {
-            connections: self.connections,
-            request_timeout: self.timeout.into(),
-            item_max: self.item_max,
-            may_be_unknown: true,
-            large_apart: true,
-            asks_statistics: false,
-            ..RemoteConfig::new(self.reached(node, self.timeout), self.seed)
-        };
-        let remote = Remote::new(config, Arc::clone(&self.clock))?;
-        let counting = remote.clone();
-        let answers = move || {
-            let (requests, time) = counting.answered();
-            let (carried, is_carrying) = counting.carried();
-            Answered { requests, time, carried, is_carrying }
-        };
-        Ok(Opened { store: Arc::new(remote), answers: Some(Box::new(answers)) })
-    }
-
-    fn time(&self, node: &Node) -> Option<u64> {
-        const VALUE_MAX: usize = 1024;
-        let mut dialogue = Dialogue::open(&self.reached(node, TIME_PATIENCE), None, VALUE_MAX).ok()?;
-        dialogue.server_time().ok()?
     }
 }

@@ -1,24 +1,18 @@
 //! The store of a proxy: clusters, one for each app, whose nodes are reached over memcached's protocol.
 
-use std::collections::HashMap;
-use std::error::Error;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use moneta_client::wire::blocking::Dialogue;
-use moneta_client::wire::board::News;
 use moneta_cluster::sources::{
     DnsConfig, DnsSource, DnsZone, FileSource, Format, GuardConfig, Guarded, TopologySource,
 };
-use moneta_cluster::{Answered, App, Apps, Cluster, Connect, Heard, Node, Opened, Topology, Writer};
+use moneta_cluster::{App, Apps, Cluster, RemoteNodes, Topology, Writer};
 use moneta_link::{ControlSource, Epochs};
-use moneta_net::{Address, Outward};
+use moneta_net::Outward;
 use moneta_options::kinds::Kind;
-use moneta_options::values::Values;
-use moneta_remote::{Remote, RemoteConfig, RequestTimeout, ValueMemory};
+use moneta_remote::{RemoteConfig, ValueMemory};
 use moneta_store::{Clock, Door, KeyHash, Store};
-use parking_lot::Mutex;
 
 use crate::linked::Link;
 use crate::options::app::AppSettings;
@@ -32,79 +26,6 @@ use crate::outward;
 
 /// How long the first topology is waited for.
 pub const FIRST: Duration = Duration::from_secs(10);
-
-/// How long a node may take to tell its time.
-const TIME_PATIENCE: Duration = Duration::from_secs(1);
-/// How long a wait for an answer of a node's board may be: others wait meanwhile.
-const BOARD_PATIENCE: Duration = Duration::from_millis(250);
-
-/// Makes the stores of nodes.
-struct Remotes {
-    settings: Values,
-    outward: Outward,
-    /// How long a request may take, to all nodes.
-    timeout: RequestTimeout,
-    memory: Arc<ValueMemory>,
-    seed: KeyHash,
-    clock: Arc<Clock>,
-    /// Connections to the nodes' boards.
-    boards: Mutex<HashMap<Address, Dialogue>>,
-}
-
-impl Connect for Remotes {
-    fn open(&self, node: &Node) -> Result<Opened, Box<dyn Error + Send + Sync>> {
-        let config = proxy::node(&self.settings, node.address.clone());
-        let config = RemoteConfig {
-            endpoint: self.outward.over(config.endpoint.patient(self.timeout.get())),
-            request_timeout: self.timeout.clone(),
-            seed: self.seed,
-            memory: Arc::clone(&self.memory),
-            ..config
-        };
-        let remote = Remote::new(config, Arc::clone(&self.clock))?;
-        let counting = remote.clone();
-        let answers = move || {
-            let (requests, time) = counting.answered();
-            let (carried, is_carrying) = counting.carried();
-            Answered { requests, time, carried, is_carrying }
-        };
-        Ok(Opened { store: Arc::new(remote), answers: Some(Box::new(answers)) })
-    }
-
-    fn set_timeout(&self, timeout: Duration) {
-        self.timeout.set(timeout);
-    }
-
-    fn time(&self, node: &Node) -> Option<u64> {
-        const VALUE_MAX: usize = 1024;
-        let endpoint = self.outward.to(node.address.clone()).patient(TIME_PATIENCE);
-        let mut dialogue = Dialogue::open(&endpoint, None, VALUE_MAX).ok()?;
-        dialogue.server_time().ok()?
-    }
-
-    fn exchange(&self, node: &Node, cursor: u64, post: Option<(u64, &[u8])>) -> Option<Heard> {
-        const VALUE_MAX: usize = 1024;
-        // One that failed is made anew with the next exchange.
-        let known = self.boards.lock().remove(&node.address);
-        let mut dialogue = match known {
-            Some(dialogue) => dialogue,
-            None => {
-                let endpoint = self.outward.to(node.address.clone()).patient(BOARD_PATIENCE);
-                Dialogue::open(&endpoint, None, VALUE_MAX).ok()?
-            }
-        };
-        // A server that has no board would take a post for something else, so this is asked first.
-        let news = dialogue.read_board(cursor).ok()?;
-        let heard = match (news, post) {
-            (None, _) => None,
-            (Some(news), None) => Some((news, false)),
-            (Some(news), Some((author, text))) => Some((news, dialogue.post(author, text).ok()?)),
-        };
-        self.boards.lock().insert(node.address.clone(), dialogue);
-        let (News { cursor, since, posts }, is_posted) = heard?;
-        Some(Heard { cursor, since, posts, is_posted })
-    }
-}
 
 /// What says the topology; `link`: the control plane, for what comes from there.
 ///
@@ -214,13 +135,14 @@ fn cluster(
     };
     let mut source = Guarded::new(source(&topology, link)?, GuardConfig { kept, ..GuardConfig::default() });
     let first = source.first(FIRST).context("there is no topology")?;
-    let (memory, boards) = (Arc::clone(memory), Mutex::default());
+    let (memory, settings_of) = (Arc::clone(memory), settings.clone());
+    let configure =
+        move |address| RemoteConfig { seed, memory: Arc::clone(&memory), ..proxy::node(&settings_of, address) };
     let timeout = settings.get(&proxy::NODE_TIMEOUT).into();
-    let (settings_of, outward) = (settings.clone(), outward.clone());
-    let connect = Remotes { settings: settings_of, outward, timeout, memory, seed, clock: Arc::clone(clock), boards };
+    let nodes = RemoteNodes::new(Box::new(configure), timeout, outward.clone(), Arc::clone(clock));
     let writer = Writer { origin: cluster::origin(settings), salt, seed };
     let item_max = settings.get(&MAX_ITEM_SIZE);
-    let cluster = Cluster::new(config, &first, Box::new(connect), writer, item_max, Arc::clone(clock))?;
+    let cluster = Cluster::new(config, &first, Box::new(nodes), writer, item_max, Arc::clone(clock))?;
     cluster.start()?;
     cluster.follow(source)?;
     Ok(cluster)

@@ -92,6 +92,22 @@ impl Cx {
         self.client.get()
     }
 
+    /// Says that the request which is being started will read so many bytes; `usize::MAX`: an item of any size. For engines,
+    /// before they return a step that waits: who starts many requests at once bounds them by bytes. It lies with the worker,
+    /// beside the steps, so that layers between need not pass it on; the last word before a step returns counts.
+    #[inline]
+    pub fn will_read(&self, bytes: usize) {
+        if let Some(reactors) = &self.reactors {
+            reactors.to_read.set(Some(bytes));
+        }
+    }
+
+    /// How many bytes the request that was just started will read, where the engine knows. For a worker that got a step that
+    /// waits.
+    pub fn bytes_to_read(&self) -> Option<usize> {
+        self.reactors.as_ref()?.to_read.take()
+    }
+
     /// How this request treats a cache tier.
     #[inline]
     pub fn policy(&self) -> Policy {

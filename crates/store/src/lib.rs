@@ -20,7 +20,6 @@ mod op;
 mod outcome;
 mod progress;
 mod reactor;
-pub mod reading;
 mod stats;
 pub mod steps;
 mod store;

@@ -64,6 +64,8 @@ pub struct Reactors {
     /// In the order in which they were added.
     all: Vec<Rc<dyn Reactor>>,
     closed: Cell<bool>,
+    /// Bytes that the request which was started last will read ([`crate::Cx::will_read`]).
+    pub(crate) to_read: Cell<Option<usize>>,
 }
 
 impl Reactors {

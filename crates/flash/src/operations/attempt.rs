@@ -9,7 +9,6 @@ use std::future::Future;
 use std::ops::Range;
 use std::sync::Arc;
 
-use moneta_store::reading::will_read;
 use moneta_store::{
     Cx, Item, ItemRef, Key, Lookup, Op, Outcome, OwnedKey, OwnedOp, OwnedValue, Pending, Step, StoreError, Visit,
 };
@@ -63,7 +62,7 @@ impl Inner {
             Attempt::Done(ended) => Step::Done(ended),
             first => {
                 if let Attempt::Read(place) = &first {
-                    will_read(place.bytes());
+                    cx.will_read(place.bytes());
                 }
                 let (cx, key, op) = (cx.clone(), OwnedKey::of(key), OwnedOp::of(op));
                 Step::Wait(pend(Arc::clone(self).drive(cx, key, op, first)))

@@ -35,7 +35,6 @@ use std::task::Context;
 use moneta_protocol::decoder::{Decoded, Decoder, Protocol};
 use moneta_protocol::encode;
 use moneta_protocol::refusal::Refusal;
-use moneta_store::reading::bytes_to_read;
 
 use crate::auth::AuthMode;
 use crate::client_memory::{Holding, Kind};
@@ -442,7 +441,7 @@ impl Session {
 
     /// Parks a request that writes `written` bytes.
     fn park(&mut self, worker: &Worker, waiting: Waiting, ticket: Ticket, written: usize) {
-        let read = match (bytes_to_read(), waiting.reads()) {
+        let read = match (worker.cx.bytes_to_read(), waiting.reads()) {
             (Some(usize::MAX), _) => worker.node.settings.item_max,
             (Some(bytes), _) => bytes,
             (None, true) => worker.counters.ledger.expected_read(),

@@ -1,12 +1,13 @@
 //! One session over a store, and the client's side of it.
 
+use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Waker};
 
 use moneta_server::auth::Authenticator;
 use moneta_server::node::{ListConnections, Node, NodeSettings, Peer, Surroundings};
 use moneta_server::session::{After, Session, Worker};
-use moneta_store::{Clock, Cx, Store};
+use moneta_store::{Clock, Cx, Policy, Store};
 use moneta_testkit::model::ModelStore;
 
 /// Where the test's clock stands at first.
@@ -23,7 +24,7 @@ pub fn worker_on(
 ) -> Worker {
     let node = Arc::new(Node::new(settings, Arc::clone(clock), users));
     let counters = node.registry.register();
-    Worker { store: Arc::new(store), cx: Cx::outside(), node, counters }
+    Worker { store: Arc::new(store), cx: Cx::of_worker(Policy::Online, &Rc::default()), node, counters }
 }
 
 /// A worker over a model.
@@ -40,7 +41,7 @@ pub fn worker_with(connections: Box<dyn ListConnections>) -> Worker {
     let surroundings = Surroundings { connections: Some(connections), ..Surroundings::default() };
     let node = Arc::new(Node::within(surroundings, settings, clock, Authenticator::off()));
     let counters = node.registry.register();
-    Worker { store: Arc::new(store), cx: Cx::outside(), node, counters }
+    Worker { store: Arc::new(store), cx: Cx::of_worker(Policy::Online, &Rc::default()), node, counters }
 }
 
 /// A client and the session it talks to.

@@ -6,7 +6,6 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::task::{Poll, Waker};
 
 use moneta_store::metric::Sample;
-use moneta_store::reading::will_read;
 use moneta_store::{Calls, Cx, Health, ItemRef, Key, Op, Report, Step, Store, StoreStats, Visit};
 use moneta_testkit::doubles::{Double, Layer, later};
 use moneta_testkit::model::ModelStore;
@@ -164,7 +163,7 @@ impl Double for GatedStore {
         }
         let arrived = self.gate.arrive();
         if let Op::Read(_) = op {
-            let _ = self.inner.peek(key, &mut |item: &ItemRef<'_>| will_read(item.value.len()));
+            let _ = self.inner.peek(key, &mut |item: &ItemRef<'_>| cx.will_read(item.value.len()));
         }
         let (gate, answer) = (self.gate.clone(), later(&self.inner, cx, key, op));
         Step::Wait(Box::pin(async move {

@@ -1,0 +1,103 @@
+//! Nodes that are servers of memcached's protocol: how their stores, clocks and boards are reached.
+
+use std::collections::HashMap;
+use std::error::Error;
+use std::sync::Arc;
+use std::time::Duration;
+
+use moneta_client::wire::blocking::Dialogue;
+use moneta_client::wire::board::News;
+use moneta_net::{Address, Outward};
+use moneta_remote::{Remote, RemoteConfig, RequestTimeout};
+use moneta_store::Clock;
+use parking_lot::Mutex;
+
+use crate::node::{Connect, Heard, Opened};
+use crate::pace::Answered;
+use crate::topology::Node;
+
+/// How long a node may take to tell its time.
+const TIME_PATIENCE: Duration = Duration::from_secs(1);
+/// How long a wait for an answer of a node's board may be: others wait meanwhile.
+const BOARD_PATIENCE: Duration = Duration::from_millis(250);
+/// Longest value of such an answer, bytes.
+const VALUE_MAX: usize = 1024;
+
+/// What is said of the store of the node at an address.
+pub type Configure = Box<dyn Fn(Address) -> RemoteConfig + Send + Sync>;
+
+/// Makes the stores of nodes.
+pub struct RemoteNodes {
+    configure: Configure,
+    /// How long a request may take, to all nodes.
+    timeout: RequestTimeout,
+    outward: Outward,
+    clock: Arc<Clock>,
+    /// Connections to the nodes' boards. `None`: boards are not used.
+    boards: Option<Mutex<HashMap<Address, Dialogue>>>,
+}
+
+impl RemoteNodes {
+    /// Nodes reached by `outward`; stores are made as `configure` says, all with this timeout of requests.
+    pub fn new(configure: Configure, timeout: RequestTimeout, outward: Outward, clock: Arc<Clock>) -> Self {
+        Self { configure, timeout, outward, clock, boards: Some(Mutex::default()) }
+    }
+
+    /// The same nodes, on whose boards nothing is posted or read.
+    pub fn without_boards(self) -> Self {
+        Self { boards: None, ..self }
+    }
+
+    /// A conversation with a node, each step of which takes at most `patience`.
+    fn dialogue(&self, node: &Node, patience: Duration) -> Option<Dialogue> {
+        let endpoint = self.outward.to(node.address.clone()).patient(patience);
+        Dialogue::open(&endpoint, None, VALUE_MAX).ok()
+    }
+}
+
+impl Connect for RemoteNodes {
+    fn open(&self, node: &Node) -> Result<Opened, Box<dyn Error + Send + Sync>> {
+        let config = (self.configure)(node.address.clone());
+        let config = RemoteConfig {
+            endpoint: self.outward.over(config.endpoint.patient(self.timeout.get())),
+            request_timeout: self.timeout.clone(),
+            ..config
+        };
+        let remote = Remote::new(config, Arc::clone(&self.clock))?;
+        let counting = remote.clone();
+        let answers = move || {
+            let (requests, time) = counting.answered();
+            let (carried, is_carrying) = counting.carried();
+            Answered { requests, time, carried, is_carrying }
+        };
+        Ok(Opened { store: Arc::new(remote), answers: Some(Box::new(answers)) })
+    }
+
+    fn set_timeout(&self, timeout: Duration) {
+        self.timeout.set(timeout);
+    }
+
+    fn time(&self, node: &Node) -> Option<u64> {
+        self.dialogue(node, TIME_PATIENCE)?.server_time().ok()?
+    }
+
+    fn exchange(&self, node: &Node, cursor: u64, post: Option<(u64, &[u8])>) -> Option<Heard> {
+        let boards = self.boards.as_ref()?;
+        // One that failed is made anew with the next exchange.
+        let known = boards.lock().remove(&node.address);
+        let mut dialogue = match known {
+            Some(dialogue) => dialogue,
+            None => self.dialogue(node, BOARD_PATIENCE)?,
+        };
+        // A server that has no board would take a post for something else, so this is asked first.
+        let news = dialogue.read_board(cursor).ok()?;
+        let heard = match (news, post) {
+            (None, _) => None,
+            (Some(news), None) => Some((news, false)),
+            (Some(news), Some((author, text))) => Some((news, dialogue.post(author, text).ok()?)),
+        };
+        boards.lock().insert(node.address.clone(), dialogue);
+        let (News { cursor, since, posts }, is_posted) = heard?;
+        Some(Heard { cursor, since, posts, is_posted })
+    }
+}
