@@ -128,7 +128,7 @@ fn status_of(instance: &Value) -> Option<&str> {
         Value::String(word) => Some(word.as_str()),
         object => object["status"].as_str(),
     };
-    word("override").or_else(|| word("status"))
+    word("effective").or_else(|| word("override")).or_else(|| word("status"))
 }
 
 #[cfg(test)]
@@ -180,6 +180,7 @@ mod tests {
         for instance in [
             json!({"status": "OUT_OF_SERVICE"}),
             json!({"status": "UP", "override": "OUT_OF_SERVICE"}),
+            json!({"status": "UP", "override": null, "effective": "OUT_OF_SERVICE"}),
             json!({"status": "UP", "override": {"status": "OUT_OF_SERVICE"}}),
         ] {
             let items = items(&[("instances", "app/i0", instance)]);

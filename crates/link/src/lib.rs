@@ -12,6 +12,7 @@
 //! | [`document`] | topologies as the control plane writes them |
 //! | [`source`] | a feed as a source of topologies for `moneta_cluster` |
 //! | [`identity`] | who a process is, over its restarts |
+//! | [`properties`] | values of options, by scope |
 //! | [`instance`] | what a process registers, and how it renews that |
 //! | [`metrics`](metrics()) | what the threads count |
 
@@ -24,6 +25,7 @@ mod items;
 mod lines;
 mod metrics;
 mod pause;
+pub mod properties;
 pub mod source;
 
 pub use control::{Control, ControlError, ControlUrl};
@@ -32,4 +34,5 @@ pub use identity::Identity;
 pub use instance::{Instance, Registration, Report, Standing, Status};
 pub use items::{Item, Items};
 pub use metrics::{metrics, of_follower, of_registration};
+pub use properties::{Place, Properties, Property};
 pub use source::{ControlSource, Epochs};

@@ -6,9 +6,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use moneta_background::Task;
+use moneta_link::properties::KIND;
 use moneta_link::{
-    Control, ControlSource, Epochs, Follower, Identity, Instance, Registration, Report, Status, of_follower,
-    of_registration,
+    Control, ControlSource, Epochs, Follower, Identity, Instance, Place, Properties, Query, Registration, Report,
+    Status, View, of_follower, of_registration,
 };
 use moneta_net::{Outward, local_towards};
 use moneta_process::Process;
@@ -25,11 +27,22 @@ use crate::options::sections::memory::MEMORY;
 use crate::options::sections::proxy::{APP, ZONE};
 use crate::options::sections::tiers::Lower;
 use crate::options::settings::Settings;
+use crate::properties;
+use crate::reload::Reload;
 
 /// The folder of topologies in that of the state.
 const TOPOLOGIES: &str = "topologies";
 /// How long the end of a registration may take: a request to each server, which may not answer.
 const LEAVE_WITHIN: Duration = Duration::from_secs(15);
+/// The file of properties in the folder of the state.
+const PROPERTIES: &str = "properties";
+/// How long properties that lost much are held back, and how often all has to be told meanwhile.
+const HOLD: Duration = Duration::from_secs(10);
+const HOLD_ATS: u64 = 2;
+/// How long it waits for news of properties at a time: what its end takes at most.
+const TURN: Duration = Duration::from_millis(200);
+/// Most characters of why properties are refused.
+const WHY_MAX: usize = 500;
 /// Vitals are of so long at least.
 const VITALS_OVER: Duration = Duration::from_secs(1);
 
@@ -42,6 +55,10 @@ pub struct Link {
     followers: Mutex<Vec<Arc<Follower>>>,
     // Made once there are addresses to register.
     registration: Mutex<Option<Registration>>,
+    properties: Mutex<Properties>,
+    /// What came of the properties that were told last.
+    acks: Arc<Mutex<Map<String, Value>>>,
+    following: Mutex<Option<Task>>,
 }
 
 impl Link {
@@ -65,12 +82,23 @@ impl Link {
             }
             None => Identity::drawn()?,
         };
+        let properties = match folder.as_ref().map(|folder| Properties::load(&folder.join(PROPERTIES))) {
+            Some(Ok(properties)) => properties,
+            Some(Err(error)) => {
+                tracing::warn!(%error, "the properties kept of before cannot be used");
+                Properties::default()
+            }
+            None => Properties::default(),
+        };
         Ok(Some(Arc::new(Self {
             control,
             identity,
             epochs: Epochs::default(),
             followers: Mutex::default(),
             registration: Mutex::default(),
+            properties: Mutex::new(properties),
+            acks: Arc::default(),
+            following: Mutex::default(),
         })))
     }
 
@@ -82,6 +110,92 @@ impl Link {
         let source = ControlSource::new(Arc::clone(&self.control), app, self.epochs.clone())?;
         self.followers.lock().push(source.follower());
         Ok(source)
+    }
+
+    /// The last properties that were taken before this start.
+    pub fn kept_properties(&self) -> Properties {
+        self.properties.lock().clone()
+    }
+
+    /// The properties that were told last, and where each is from, for people; empty: there are none.
+    pub fn explained(&self) -> String {
+        use std::fmt::Write;
+        let properties = self.properties.lock();
+        if properties.revision() == 0 {
+            return String::new();
+        }
+        let acks = self.acks.lock();
+        let word = |field: &str| acks.get(field).and_then(Value::as_str).unwrap_or("kept of before").to_owned();
+        let mut text = format!("properties: revision {}, {}\n", properties.revision(), word("state"));
+        for (name, property) in properties.iter() {
+            let ignored = if properties::may_set(name) { "" } else { ", ignored: no property may set it" };
+            let _ = writeln!(text, "  {name} {} (property of {}{ignored})", property.text, property.scope);
+        }
+        text + "\n"
+    }
+
+    /// Has the options follow the properties of this process: those kept of before now, later ones when they are told.
+    ///
+    /// # Errors
+    /// If the system has no thread for it.
+    pub fn follow_properties(self: &Arc<Self>, settings: &Settings, reload: Arc<Reload>) -> anyhow::Result<()> {
+        let app = settings.get(&APP).unwrap_or_default();
+        let place = Place {
+            region: settings.get(&REGION),
+            zone: settings.get(&ZONE),
+            app: app.clone(),
+            replica: settings.get(&REPLICA),
+            instance: self.identity.id().to_owned(),
+        };
+        let kept = self.kept_properties();
+        if kept != Properties::default() && reload.take(kept).is_err() {
+            tracing::warn!("begins without the properties kept of before");
+        }
+        let query = Query { kinds: vec![KIND], app: Some(app) };
+        let follower = Follower::start(Arc::clone(&self.control), query)?;
+        let link = Arc::downgrade(self);
+        let task = moneta_background::start("properties", move |run| {
+            let mut taking = Taking::default();
+            while !run.is_stopped() {
+                let view = follower.wait(taking.steps, TURN);
+                let Some(link) = link.upgrade() else { return };
+                // Let go of before they are taken.
+                let new = taking.next(&view, &place, &link.properties.lock());
+                if let Some(new) = new {
+                    link.take_properties(new, &reload);
+                }
+            }
+        })?;
+        *self.following.lock() = Some(task);
+        Ok(())
+    }
+
+    fn take_properties(&self, new: Properties, reload: &Reload) {
+        let revision = new.revision();
+        let ignored: Vec<&str> = new.iter().map(|(name, _)| name).filter(|name| !properties::may_set(name)).collect();
+        let mut ack = json!({ "revision": revision });
+        if !ignored.is_empty() {
+            ack["ignored"] = json!(ignored);
+        }
+        match reload.take(new.clone()) {
+            Ok(after_restart) => {
+                ack["state"] = if after_restart.is_empty() { "applied" } else { "restart" }.into();
+                if !after_restart.is_empty() {
+                    ack["after_restart"] = json!(after_restart);
+                }
+                let path = self.identity.folder().map(|folder| folder.join(PROPERTIES));
+                if let Some(Err(error)) = path.map(|path| new.store(&path)) {
+                    tracing::warn!(%error, "the properties cannot be kept");
+                }
+            }
+            Err(error) => {
+                ack["state"] = "refused".into();
+                ack["why"] = format!("{error:#}").chars().take(WHY_MAX).collect::<String>().into();
+            }
+        }
+        // Also where it was refused: it is not tried again until it is another one.
+        *self.properties.lock() = new;
+        *self.acks.lock() = ack.as_object().cloned().unwrap_or_default();
     }
 
     /// Where the last good topology of an app is kept, if there is a place for it.
@@ -127,7 +241,12 @@ impl Link {
         };
         let (mut told, mut vitals) = (Told::default(), Vitals::of(desk.watched()));
         let (watched, epochs) = (desk.watched(), self.epochs.clone());
-        let report = move || Report { vitals: vitals.now(), epochs: epochs.all(), acks: Map::new() };
+        let acks = Arc::clone(&self.acks);
+        let report = move || {
+            let acked = acks.lock().clone();
+            let acks = if acked.is_empty() { Map::new() } else { Map::from_iter([(KIND.to_owned(), acked.into())]) };
+            Report { vitals: vitals.now(), epochs: epochs.all(), acks }
+        };
         let status = move || told.status(watched.state());
         *registration = Some(Registration::start(Arc::clone(&self.control), instance, status, report)?);
         Ok(())
@@ -156,6 +275,48 @@ impl Link {
     pub fn belongs_to(self: &Arc<Self>, process: &mut Process) {
         process.desk().show(Arc::clone(self) as Arc<dyn Observed>, []);
         process.push(Leaving(Arc::clone(self)));
+    }
+}
+
+/// What is to be taken of what a feed of properties says.
+#[derive(Default)]
+struct Taking {
+    steps: u64,
+    /// What lost much at once, how often all was told since, and since when.
+    pending: Option<(Properties, u64, Instant)>,
+}
+
+impl Taking {
+    fn next(&mut self, view: &View, place: &Place, current: &Properties) -> Option<Properties> {
+        self.steps = view.steps;
+        if !view.is_begun() || !view.is_fresh() {
+            self.pending = None;
+            return None;
+        }
+        let new = Properties::of(&view.items, place);
+        if new == *current {
+            self.pending = None;
+            return None;
+        }
+        if !current.loses_much(&new) {
+            self.pending = None;
+            return Some(new);
+        }
+        // As with topologies: what lost much is believed when it was said for long enough.
+        match &self.pending {
+            Some((pending, ats, since)) if *pending == new => {
+                let is_sure = view.ats >= ats + HOLD_ATS && since.elapsed() >= HOLD;
+                is_sure.then(|| {
+                    self.pending = None;
+                    new
+                })
+            }
+            _ => {
+                tracing::warn!("most properties are gone at once: it waits for its confirmation");
+                self.pending = Some((new, view.ats, Instant::now()));
+                None
+            }
+        }
     }
 }
 
@@ -321,6 +482,9 @@ impl Part for Leaving {
     }
 
     fn close(self: Box<Self>) {
+        if let Some(task) = self.0.following.lock().take() {
+            task.stop();
+        }
         if let Some(registration) = self.0.registration.lock().take() {
             registration.leave();
         }

@@ -17,6 +17,7 @@ mod inspection;
 mod linked;
 mod options;
 mod outward;
+mod properties;
 mod proxy;
 mod reload;
 mod routing;

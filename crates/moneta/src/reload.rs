@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use clap::ArgMatches;
 use moneta_audit::{Audit, Event};
+use moneta_link::Properties;
 use moneta_options::declaration::Declaration;
 use moneta_options::subscribers::{Changed, Subscribers};
 use moneta_options::values::Values;
@@ -29,6 +30,9 @@ pub struct Reload {
     /// What leads to each app.
     apps: Vec<AppKey>,
     subscribers: Subscribers,
+    /// What the control plane has said last that was taken.
+    // Locked before what is in force.
+    properties: Mutex<Properties>,
     audit: Option<Arc<Audit>>,
 }
 
@@ -49,11 +53,20 @@ impl Reload {
         in_force: &Settings,
         subscribers: Subscribers,
         apps: Vec<(AppSettings, Subscribers)>,
+        properties: Properties,
         audit: Option<Arc<Audit>>,
     ) -> Self {
         let (listeners, keys) = (listeners(in_force), app_keys(in_force));
         let in_force = InForce { process: Values::clone(in_force), apps };
-        Self { matches, in_force: Mutex::new(in_force), listeners, apps: keys, subscribers, audit }
+        Self {
+            matches,
+            in_force: Mutex::new(in_force),
+            listeners,
+            apps: keys,
+            subscribers,
+            properties: Mutex::new(properties),
+            audit,
+        }
     }
 
     /// Reloads and logs what came of it. If anything is wrong, nothing changes.
@@ -62,10 +75,31 @@ impl Reload {
         if let Some(audit) = &self.audit {
             audit.reopen();
         }
-        if let Err(error) = self.try_run() {
+        let properties = self.properties.lock();
+        if let Err(error) = self.try_run(&properties) {
             let why = format!("{error:#}");
             tracing::error!(error = why, "reload refused, nothing changed");
             self.note(Event::ReloadRefused { why: &why });
+        }
+    }
+
+    /// Takes what the control plane says, all of it or nothing; tells what of it takes a restart.
+    ///
+    /// # Errors
+    /// Why it is refused.
+    pub fn take(&self, properties: Properties) -> anyhow::Result<Vec<&'static str>> {
+        let mut current = self.properties.lock();
+        match self.try_run(&properties) {
+            Ok(after_restart) => {
+                *current = properties;
+                Ok(after_restart)
+            }
+            Err(error) => {
+                let why = format!("{error:#}");
+                tracing::error!(error = why, "properties of the control plane refused, nothing changed");
+                self.note(Event::ReloadRefused { why: &why });
+                Err(error)
+            }
         }
     }
 
@@ -75,10 +109,10 @@ impl Reload {
         }
     }
 
-    fn try_run(&self) -> anyhow::Result<()> {
+    fn try_run(&self, properties: &Properties) -> anyhow::Result<Vec<&'static str>> {
         let mut in_force = self.in_force.lock();
         let InForce { process, apps } = &mut *in_force;
-        let wanted = Settings::new(Resolved::gather(&self.matches, |name| std::env::var_os(name))?)?;
+        let wanted = Settings::new(Resolved::gather_with(&self.matches, |name| std::env::var_os(name), properties)?)?;
         // What apps of tables can have for themselves changes with them: outside of the tables it is their default.
         let is_of_apps =
             |option: &&dyn Declaration| app::options().any(|of_apps| of_apps.about().key == option.about().key);
@@ -122,7 +156,7 @@ impl Reload {
         }
         tracing::info!("reloaded");
         self.note(Event::Reloaded);
-        Ok(())
+        Ok(outcomes.iter().flat_map(|(_, outcome)| outcome.after_restart.iter().copied()).collect())
     }
 }
 

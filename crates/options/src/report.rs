@@ -15,6 +15,8 @@ pub enum Origin {
         /// Line, from 1.
         line: usize,
     },
+    /// A property of a control plane, of this scope.
+    Property(String),
     /// An environment variable.
     Environment(String),
     /// A flag, as it is written.
@@ -26,6 +28,7 @@ impl fmt::Display for Origin {
         match self {
             Origin::Default => write!(f, "default"),
             Origin::File { path, line } => write!(f, "{}:{line}", path.display()),
+            Origin::Property(scope) => write!(f, "property of {scope}"),
             Origin::Environment(name) => write!(f, "environment {name}"),
             Origin::Flag(name) => write!(f, "flag {name}"),
         }

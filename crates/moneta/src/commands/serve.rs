@@ -99,19 +99,27 @@ pub fn start(matches: &ArgMatches, settings: Settings) -> anyhow::Result<()> {
     tls::subscribe(&mut of_process, certificates.as_ref());
     certificates.as_ref().map(tls_files::follow).transpose().context("no files are looked at")?;
     outward::keep_fresh(&outward, &mut of_process)?;
-    let reload = Reload::new(matches.clone(), &settings, of_process, of_apps, audit);
-    process.answer_signals(move || reload.run())?;
+    let properties = link.as_ref().map(|link| link.kept_properties()).unwrap_or_default();
+    let reload = Arc::new(Reload::new(matches.clone(), &settings, of_process, of_apps, properties, audit));
+    let by_signal = Arc::clone(&reload);
+    process.answer_signals(move || by_signal.run())?;
     let server =
         Server::start(&config, Arc::clone(&served.store), node).map_err(|error| explain(error.into(), &settings))?;
     server.show_on(process.desk());
     let drawn = drawing::draw(&settings);
-    let explained = move || format!("{drawn}\nbackground tasks\n{}", tasks::text());
+    let of_link = link.clone();
+    let explained = move || {
+        let properties = of_link.as_ref().map(|link| link.explained()).unwrap_or_default();
+        format!("{drawn}\n{properties}background tasks\n{}", tasks::text())
+    };
     process.desk().add([Route::text(drawing::PATH, explained)]);
     served.catch_up(&server, link.as_deref())?;
     if let Some(link) = &link {
         let online = server.listen_addresses().iter().zip(&config.listeners);
         let online = online.filter(|(_, listener)| listener.policy == Policy::Online).map(|(address, _)| address);
         link.register(&settings, process.desk(), online)?;
+        // Once all that changes by them has begun as it was told to.
+        link.follow_properties(&settings, reload)?;
     }
     let policies = config.listeners.iter().map(|listener| listener.policy);
     let data = server.listen_addresses().iter().cloned().zip(policies).collect();

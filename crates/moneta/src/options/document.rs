@@ -15,12 +15,13 @@ const REFERENCE_HEAD: &str = "\
 
 <!-- Made by `moneta config --reference`; edit crates/moneta/src/options/sections/ instead. -->
 
-An option can be set in four places; the first that has it wins:
+An option can be set in five places; the first that has it wins:
 
 1. a flag: `--max-item-size 2m`
 2. an environment variable: `MONETA_MAX_ITEM_SIZE=2m`
-3. a line of the TOML file that `--config` or `MONETA_CONFIG` names: `max_item_size = \"2m\"`
-4. the default
+3. a property of the control plane, for options that change at run time ([discovery.md](discovery.md#properties))
+4. a line of the TOML file that `--config` or `MONETA_CONFIG` names: `max_item_size = \"2m\"`
+5. the default
 
 `moneta config`, given the same flags, environment and file as `moneta serve`, prints what would be in force and where each
 value came from. `moneta config --example` prints a TOML file with every option.

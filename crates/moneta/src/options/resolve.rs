@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 
 use clap::ArgMatches;
+use moneta_link::Properties;
 use moneta_options::file::{ConfigFile, Schema};
 use moneta_options::report::{Origin, Refused};
 use moneta_options::sources::{Environment, Flags, gather};
@@ -13,6 +14,7 @@ use crate::options::flags::{self, OfExtended};
 use crate::options::listener::ExtraListener;
 use crate::options::sections::tls::TLS_CERT;
 use crate::options::{app, listener, sections};
+use crate::properties::OfControl;
 
 /// What a file may hold.
 const SCHEMA: Schema = Schema { sections: &sections::ALL, tables: &[listener::TABLE, app::TABLE] };
@@ -34,6 +36,18 @@ impl Resolved {
     /// # Errors
     /// [`Refused`] with everything that is wrong, or that the file cannot be read.
     pub fn gather(matches: &ArgMatches, environment: impl Fn(&str) -> Option<OsString>) -> anyhow::Result<Self> {
+        Self::gather_with(matches, environment, &Properties::default())
+    }
+
+    /// The same with what a control plane says.
+    ///
+    /// # Errors
+    /// As [`Resolved::gather`].
+    pub fn gather_with(
+        matches: &ArgMatches,
+        environment: impl Fn(&str) -> Option<OsString>,
+        properties: &Properties,
+    ) -> anyhow::Result<Self> {
         let mut refusals = flags::refuse_foreign(matches);
         let file = match moneta_options::flags::config_file(matches) {
             Some(path) => ConfigFile::read(path, SCHEMA, &mut refusals)?,
@@ -48,7 +62,8 @@ impl Resolved {
             refusals.extend(read.err());
         }
         let (flags, extended, environment) = (Flags(matches), OfExtended(matches), Environment(environment));
-        let values = gather(&sections::ALL, &[&flags, &extended, &environment, &file], &mut refusals);
+        let values =
+            gather(&sections::ALL, &[&flags, &extended, &environment, &OfControl(properties), &file], &mut refusals);
         refusals.extend(flags::refuse_tls(matches, values.get(&TLS_CERT).is_some()));
         if refusals.is_empty() { Ok(Self { values, listeners, apps }) } else { Err(Refused(refusals).into()) }
     }

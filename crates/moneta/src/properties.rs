@@ -1,0 +1,47 @@
+//! Properties of the control plane as a source of options: weaker than flags and the environment, stronger than the file.
+
+use moneta_link::Properties;
+use moneta_options::declaration::Declaration;
+use moneta_options::report::Origin;
+use moneta_options::sources::Source;
+use moneta_options::values::Written;
+
+use crate::options::sections::{access, options, tls};
+
+/// The properties of this process.
+pub struct OfControl<'a>(pub &'a Properties);
+
+impl Source for OfControl<'_> {
+    fn written(&self, option: &dyn Declaration) -> Option<Written> {
+        let key = option.about().key;
+        let property = self.0.get(key).filter(|_| may_set(key))?;
+        Some(Written { text: property.text.clone(), origin: Origin::Property(property.scope.clone()) })
+    }
+}
+
+/// Whether a property may set this option: one that changes while the process runs, and does not say who may do what. What gets
+/// hold of a control plane is not to choose the files and commands of secrets, nor the rights of users.
+pub fn may_set(key: &str) -> bool {
+    let is_of = |section: &'static moneta_options::declaration::Section| {
+        section.options.iter().any(|option| option.about().key == key)
+    };
+    let is_live = options().any(|option| option.about().key == key && option.is_live());
+    is_live && !is_of(&access::SECTION) && !is_of(&tls::SECTION)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_says_who_may_do_what_is_no_property() {
+        for key in ["ack", "node_timeout", "hint_rate", "max_connections", "idle_timeout", "log_level"] {
+            assert!(may_set(key), "{key}");
+        }
+        for key in
+            ["users", "auth_file", "login_file", "tls_cert", "disable_flush_all", "listen", "state_dir", "nothing"]
+        {
+            assert!(!may_set(key), "{key}");
+        }
+    }
+}
