@@ -1,0 +1,53 @@
+//! The control plane: which instances there are, which topologies apps have, and a feed of both, over HTTP, from a ledger.
+//!
+//! ```text
+//!  pages ──> plans ──> commits ──> ledger ──follow──> state ──> journal ──> readers of feeds
+//!    │                                                  ^
+//!    └── renewals ──> leases <── keeper ── probes       └── what pages answer from
+//! ```
+//! What is written down goes through the ledger and comes back by following it; what is answered is read from the state, in RAM. A
+//! process that is not in step with its ledger refuses: it never answers by less than there is. Renewals, and what comes with them,
+//! are in RAM alone.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`control`] | the tasks, and how they follow the ledger |
+//! | [`state`] | what the ledger has, decoded |
+//! | [`journal`] | what readers of feeds are told, encoded once |
+//! | `feed` | a reader of a feed |
+//! | [`record`] | what an instance says of itself |
+//! | [`instances`] | registration, renewals, leave, overrides |
+//! | [`leases`] | who renews, who is suspect, who is away: functions of a clock |
+//! | `keeper`, `probe` | what looks at leases, and asks those that are silent |
+//! | [`slots`] | who holds a slot |
+//! | [`topology`], `topologies` | the document and its changes; committing them |
+//! | [`commits`] | plans, their commits, and what becomes of unknown outcomes |
+//! | [`audit`] | who did what |
+//! | [`names`] | names and keys |
+//! | [`pages`] | the routes |
+//! | [`metrics`](mod@metrics) | metrics, and readiness |
+
+pub mod audit;
+pub mod commits;
+pub mod control;
+pub mod error;
+mod feed;
+pub mod instances;
+pub mod journal;
+mod keeper;
+pub mod leases;
+pub mod metrics;
+pub mod names;
+pub mod pages;
+mod probe;
+pub mod record;
+mod shared;
+pub mod slots;
+pub mod state;
+mod topologies;
+pub mod topology;
+
+pub use commits::Who;
+pub use control::{Access, Control, ControlConfig, Running};
+pub use error::Refusal;
+pub use metrics::{Watched, metrics};

@@ -1,0 +1,94 @@
+//! The process itself, regions, and the audit.
+
+use std::sync::atomic::Ordering;
+
+use axum::extract::{Path, Query, State};
+use axum::response::Response;
+use moneta_admin::{Right, Role, Route};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::Desk;
+use super::answer::answered;
+use crate::commits::{Who, unix_ms};
+use crate::leases::Renewals;
+
+/// Acts that are shown where no other number is asked for.
+const ACTS: usize = 100;
+
+pub(super) fn routes(desk: &Desk) -> Vec<Route> {
+    let role = Right::Role;
+    vec![
+        Route::get("/v1/status", status, desk.clone()),
+        Route::get("/v1/regions", regions, desk.clone()),
+        Route::put("/v1/regions/{region}", add_region, desk.clone()).needs(role(Role::Administer)),
+        Route::get("/v1/{environment}/status", of_environment, desk.clone()).needs(role(Role::Read)),
+        Route::get("/v1/{environment}/audit", audit, desk.clone()).needs(role(Role::Administer)),
+    ]
+}
+
+/// Of all environments together, and of none by its name.
+async fn status(State(desk): State<Desk>) -> Response {
+    let shared = &desk.control.shared;
+    let mut state = shared.state.lock();
+    let mut all = Renewals::default();
+    for (_, of) in state.environments() {
+        let Renewals { expected, missing, is_protected, suspect, away } = of.leases.renewals();
+        all.expected += expected;
+        all.missing += missing;
+        all.suspect += suspect;
+        all.away += away;
+        all.is_protected |= is_protected;
+    }
+    let mut page = counted(all);
+    page["in_step"] = json!(state.is_in_step);
+    page["at"] = json!(state.at.to_string());
+    page["environments"] = json!(state.environment_count());
+    page["readers"] = json!(shared.readers.load(Ordering::Relaxed));
+    page["version"] = json!(env!("CARGO_PKG_VERSION"));
+    // A ledger in a file has one process, which keeps all leases.
+    (page["members"], page["keeper"]) = (json!(1), json!(true));
+    answered(Ok(page))
+}
+
+async fn of_environment(State(desk): State<Desk>, Path(environment): Path<String>) -> Response {
+    let page = desk.control.state_in_step().map(|state| {
+        let of = state.environment(&environment);
+        let mut page = counted(of.map(|of| of.leases.renewals()).unwrap_or_default());
+        page["apps"] = json!(of.map_or(0, |of| of.apps.len()));
+        page["at"] = json!(state.at.to_string());
+        page
+    });
+    answered(page)
+}
+
+fn counted(renewals: Renewals) -> Value {
+    json!({
+        "renewals": { "expected": renewals.expected, "had": renewals.expected - renewals.missing },
+        "protection": renewals.is_protected,
+        "suspect": renewals.suspect,
+        "away": renewals.away,
+    })
+}
+
+async fn regions(State(desk): State<Desk>) -> Response {
+    answered(desk.control.state_in_step().map(|state| json!({ "regions": state.regions })))
+}
+
+async fn add_region(State(desk): State<Desk>, Path(region): Path<String>, who: Who) -> Response {
+    let id = desk.control.add_region(who, &region).await;
+    answered(id.map(|id| json!({ "region": region, "id": id })))
+}
+
+#[derive(Deserialize)]
+struct Asked {
+    before: Option<u64>,
+    limit: Option<usize>,
+}
+
+async fn audit(State(desk): State<Desk>, Path(environment): Path<String>, Query(asked): Query<Asked>) -> Response {
+    // A moment later than now: the clock of who wrote may be ahead.
+    let before = asked.before.unwrap_or_else(|| unix_ms() + 60_000);
+    let acts = desk.control.audit(&environment, before, asked.limit.unwrap_or(ACTS)).await;
+    answered(acts.map(|acts| json!({ "acts": acts })))
+}

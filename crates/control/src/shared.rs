@@ -1,0 +1,48 @@
+//! What all parts of this process share.
+
+use std::sync::atomic::AtomicU64;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+use crate::leases::Moment;
+use crate::state::State;
+
+/// What all parts share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    // Held for a look or a change in RAM, never across a wait. All who take it are on the runtime's one thread but `/metrics`.
+    pub(crate) state: Mutex<State>,
+    /// When the process began: moments are counted from there.
+    began: Instant,
+    /// Readers of feeds.
+    pub(crate) readers: AtomicU64,
+    /// Renewals that were answered.
+    pub(crate) renewals: AtomicU64,
+    /// Probes, by what came of them: answers, refused, silent.
+    pub(crate) probes: [AtomicU64; 3],
+    /// Instances that became away.
+    pub(crate) left: AtomicU64,
+    /// Times that the state was read anew.
+    pub(crate) resyncs: AtomicU64,
+}
+
+impl Shared {
+    pub(crate) fn new(period: Duration) -> Self {
+        Self {
+            state: Mutex::new(State::new(u64::try_from(period.as_millis()).unwrap_or(30_000))),
+            began: Instant::now(),
+            readers: AtomicU64::new(0),
+            renewals: AtomicU64::new(0),
+            probes: Default::default(),
+            left: AtomicU64::new(0),
+            resyncs: AtomicU64::new(0),
+        }
+    }
+
+    /// Now, by the monotonic clock.
+    pub(crate) fn now(&self) -> Moment {
+        // From one on, so that nothing is at the beginning of time.
+        Moment(u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX).saturating_add(1))
+    }
+}

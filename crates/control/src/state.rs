@@ -1,0 +1,395 @@
+//! What the ledger has, as this process knows it: decoded, and with a journal for readers of the feed.
+//!
+//! It is changed by what the ledger tells alone, a whole commit at a time; leases and vitals are beside it, in RAM only.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use moneta_ledger::{Change, Cursor, Entry, Revision, Snapshot};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::error::Refusal;
+use crate::journal::{Journal, Kind};
+use crate::leases::{Instance, Leases, Moment, Standing};
+use crate::names::{self, Key};
+use crate::record::{Record, Status};
+use crate::topology::Document;
+
+/// The most environments, counted with those that are only asked for.
+pub const ENVIRONMENTS_MAX: usize = 64;
+/// The most regions: their numbers are part of versions.
+pub const REGIONS_MAX: usize = 16;
+
+/// All there is.
+#[derive(Debug)]
+pub struct State {
+    /// Up to where the ledger was read.
+    pub at: Cursor,
+    /// Whether that is as far as the ledger is.
+    pub is_in_step: bool,
+    environments: BTreeMap<Arc<str>, Environment>,
+    /// The numbers of regions.
+    pub regions: BTreeMap<String, u8>,
+    /// The period of an instance that asks for none, in milliseconds.
+    period: u64,
+}
+
+/// One environment.
+#[derive(Debug)]
+pub struct Environment {
+    /// Its apps.
+    pub apps: BTreeMap<Arc<str>, App>,
+    /// What its readers are told.
+    pub journal: Journal,
+    /// Who renews.
+    pub leases: Leases,
+    /// What came with renewals.
+    pub vitals: HashMap<Instance, Vitals>,
+}
+
+/// One app.
+#[derive(Debug, Default)]
+pub struct App {
+    /// Its instances.
+    pub instances: BTreeMap<Arc<str>, Known>,
+    /// Its topology, and the commit that put it.
+    pub topology: Option<(Revision, Arc<Document>)>,
+}
+
+/// An instance.
+#[derive(Debug, Default)]
+pub struct Known {
+    /// Its record and the commit that put it; `None`: only an operator's word, or that it is away, is left of it.
+    pub record: Option<(Revision, Record)>,
+    /// What an operator says of it.
+    pub status_override: Option<Override>,
+    /// Whether the ledger says that it is away.
+    pub away: Option<Away>,
+}
+
+/// An operator's word on an instance.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Override {
+    /// What it is.
+    pub status: Status,
+    /// Who says so.
+    #[serde(default)]
+    pub by: String,
+    /// When, in milliseconds of Unix time.
+    #[serde(default)]
+    pub at: u64,
+    /// Why.
+    #[serde(default)]
+    pub why: String,
+}
+
+/// That an instance is away.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Away {
+    /// Since when, in milliseconds of Unix time.
+    #[serde(default)]
+    pub at: u64,
+    /// `refused` or `silent`.
+    #[serde(default)]
+    pub why: String,
+}
+
+/// What an instance tells with its renewals; it is nowhere else.
+#[derive(Clone, Debug, Default)]
+pub struct Vitals {
+    /// The number of the renewal that told it.
+    pub seq: u64,
+    /// Numbers.
+    pub vitals: Value,
+    /// Revisions of properties that it applied.
+    pub acks: Value,
+}
+
+impl Known {
+    /// What it is, by the operator's word or its own.
+    pub fn effective(&self) -> Option<Status> {
+        let own = self.record.as_ref().map(|(_, record)| record.status);
+        own.map(|own| self.status_override.as_ref().map_or(own, |word| word.status))
+    }
+
+    /// As readers are told: the record, with what an operator says.
+    pub fn told(&self) -> Option<Value> {
+        let (_, record) = self.record.as_ref()?;
+        let mut value = serde_json::to_value(record).ok()?;
+        value["override"] = json!(self.status_override.as_ref().map(|word| word.status));
+        value["effective"] = json!(self.effective());
+        Some(value)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.record.is_none() && self.status_override.is_none() && self.away.is_none()
+    }
+}
+
+impl State {
+    /// Nothing yet. `period`: of an instance that asks for none, in milliseconds.
+    pub fn new(period: u64) -> Self {
+        Self {
+            at: Cursor::default(),
+            is_in_step: false,
+            environments: BTreeMap::new(),
+            regions: BTreeMap::new(),
+            period,
+        }
+    }
+
+    /// Takes all there is anew. Leases of instances that are still there go on.
+    pub fn replace(&mut self, snapshots: &[Snapshot], at: Cursor, now: Moment) {
+        let before = std::mem::take(&mut self.environments);
+        self.regions.clear();
+        self.at = at;
+        let mut entries: Vec<&Entry> = snapshots.iter().flat_map(|snapshot| &snapshot.entries).collect();
+        // As they were told: the journal is in the order of revisions.
+        entries.sort_by_key(|entry| entry.modified);
+        for (name, old) in before {
+            // Its readers look for it, and begin anew.
+            let environment = self.make(&name);
+            environment.leases = old.leases;
+            environment.vitals = old.vitals;
+        }
+        for entry in entries {
+            self.put(entry, now);
+        }
+        for environment in self.environments.values_mut() {
+            let Environment { apps, leases, vitals, .. } = environment;
+            let is_there = |instance: &Instance| is_registered(apps, instance);
+            leases.retain(is_there);
+            vitals.retain(|instance, _| is_there(instance));
+        }
+        self.is_in_step = true;
+    }
+
+    /// Takes a commit.
+    pub fn apply(&mut self, revision: Revision, changes: &[Change], now: Moment) {
+        for change in changes {
+            match change {
+                Change::Put(entry) => self.put(entry, now),
+                Change::Deleted { key, .. } => self.deleted(key, revision),
+            }
+        }
+        self.at.revision = self.at.revision.max(revision);
+    }
+
+    /// An environment that is there.
+    pub fn environment(&self, name: &str) -> Option<&Environment> {
+        self.environments.get(name)
+    }
+
+    /// The same, to be changed.
+    pub fn environment_mut(&mut self, name: &str) -> Option<&mut Environment> {
+        self.environments.get_mut(name)
+    }
+
+    /// All environments.
+    pub fn environments(&mut self) -> impl Iterator<Item = (&Arc<str>, &mut Environment)> {
+        self.environments.iter_mut()
+    }
+
+    /// How many there are.
+    pub fn environment_count(&self) -> usize {
+        self.environments.len()
+    }
+
+    /// Instances of all environments.
+    pub fn instances(&self) -> usize {
+        self.environments.values().map(Environment::instance_count).sum()
+    }
+
+    /// An environment, which is made if there is room for one more.
+    ///
+    /// # Errors
+    /// 409 if there is not.
+    pub fn open(&mut self, name: &str) -> Result<&mut Environment, Refusal> {
+        if self.environments.len() >= ENVIRONMENTS_MAX && !self.environments.contains_key(name) {
+            return Err(Refusal::conflict(format!(
+                "there are {ENVIRONMENTS_MAX} environments, and no more can be had"
+            )));
+        }
+        Ok(self.make(name))
+    }
+
+    fn make(&mut self, name: &str) -> &mut Environment {
+        let forgotten = self.at.revision.0;
+        self.environments.entry(name.into()).or_insert_with(|| Environment {
+            apps: BTreeMap::new(),
+            journal: Journal::new(forgotten),
+            leases: Leases::default(),
+            vitals: HashMap::new(),
+        })
+    }
+
+    fn put(&mut self, entry: &Entry, now: Moment) {
+        let revision = entry.modified;
+        match Key::read(&entry.key) {
+            None => {}
+            Some(Key::Region(name)) => {
+                if let Some(id) = decode::<Region>(entry) {
+                    self.regions.insert(name.to_owned(), id.id);
+                }
+            }
+            Some(Key::Property { environment, scope, name }) => {
+                let Some(value) = decode::<Value>(entry) else { return };
+                let app: Option<Arc<str>> = names::app_of_scope(scope).map(Into::into);
+                let key = format!("{scope}/{name}");
+                let journal = &mut self.make(environment).journal;
+                journal.put(revision.0, Kind::Properties, &key, app.as_ref(), &value.to_string());
+            }
+            Some(Key::Of { environment, kind, app, id }) => {
+                let period = self.period;
+                let environment = self.make(environment);
+                let app: Arc<str> = app.into();
+                match kind {
+                    names::Kind::Topology => {
+                        let Some(document) = decode::<Document>(entry) else { return };
+                        let text = document.text();
+                        environment.journal.put(revision.0, Kind::Topologies, &app, Some(&app), &text);
+                        let of = environment.apps.entry(app).or_default();
+                        of.topology = Some((revision, Arc::new(document)));
+                    }
+                    names::Kind::Instance => {
+                        let Some(record) = decode::<Record>(entry) else { return };
+                        let own = record.renew_every_s.map_or(period, |seconds| u64::from(seconds) * 1_000);
+                        let is_away = environment.known(&app, id).is_some_and(|known| known.away.is_some());
+                        environment.known_mut(&app, id).record = Some((revision, record));
+                        let instance = Instance { app: Arc::clone(&app), id: id.into() };
+                        environment.leases.adopt(&instance, own, is_away, now);
+                        environment.tell(&instance, revision);
+                    }
+                    names::Kind::Override => {
+                        let word = decode::<Override>(entry);
+                        environment.known_mut(&app, id).status_override = word;
+                        environment.tell(&Instance { app, id: id.into() }, revision);
+                    }
+                    names::Kind::Away => {
+                        let Some(away) = decode::<Away>(entry) else { return };
+                        let text = json!(away).to_string();
+                        environment.known_mut(&app, id).away = Some(away);
+                        environment.journal.put(revision.0, Kind::Away, &format!("{app}/{id}"), Some(&app), &text);
+                        environment.leases.set_away(&Instance { app, id: id.into() });
+                    }
+                }
+            }
+        }
+    }
+
+    fn deleted(&mut self, key: &str, revision: Revision) {
+        match Key::read(key) {
+            None => {}
+            Some(Key::Region(name)) => drop(self.regions.remove(name)),
+            Some(Key::Property { environment, scope, name }) => {
+                let app: Option<Arc<str>> = names::app_of_scope(scope).map(Into::into);
+                let key = format!("{scope}/{name}");
+                self.make(environment).journal.delete(revision.0, Kind::Properties, &key, app.as_ref());
+            }
+            Some(Key::Of { environment, kind, app, id }) => {
+                let environment = self.make(environment);
+                let app: Arc<str> = app.into();
+                let of_feed = format!("{app}/{id}");
+                match kind {
+                    names::Kind::Topology => {
+                        environment.journal.delete(revision.0, Kind::Topologies, &app, Some(&app));
+                        if let Some(of) = environment.apps.get_mut(&app) {
+                            of.topology = None;
+                        }
+                    }
+                    names::Kind::Instance => {
+                        environment.journal.delete(revision.0, Kind::Instances, &of_feed, Some(&app));
+                        environment.known_mut(&app, id).record = None;
+                        let instance = Instance { app: Arc::clone(&app), id: id.into() };
+                        environment.leases.forget(&instance);
+                        environment.vitals.remove(&instance);
+                    }
+                    names::Kind::Override => {
+                        environment.known_mut(&app, id).status_override = None;
+                        environment.tell(&Instance { app: Arc::clone(&app), id: id.into() }, revision);
+                    }
+                    names::Kind::Away => {
+                        environment.journal.delete(revision.0, Kind::Away, &of_feed, Some(&app));
+                        environment.known_mut(&app, id).away = None;
+                    }
+                }
+                environment.tidy(&app, id);
+            }
+        }
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+struct Region {
+    id: u8,
+}
+
+/// The value of a region's key.
+pub(crate) fn region(id: u8) -> String {
+    json!({ "id": id }).to_string()
+}
+
+fn is_registered(apps: &BTreeMap<Arc<str>, App>, instance: &Instance) -> bool {
+    let known = apps.get(&instance.app).and_then(|app| app.instances.get(&instance.id));
+    known.is_some_and(|known| known.record.is_some())
+}
+
+/// What an entry says; one that makes no sense is left out, and the log says so.
+fn decode<T: for<'de> Deserialize<'de>>(entry: &Entry) -> Option<T> {
+    serde_json::from_slice(&entry.value)
+        .inspect_err(|error| tracing::error!(key = entry.key, %error, "the ledger has what is not understood"))
+        .ok()
+}
+
+impl Environment {
+    /// What is known of an instance.
+    pub fn known(&self, app: &str, id: &str) -> Option<&Known> {
+        self.apps.get(app)?.instances.get(id)
+    }
+
+    /// The record of an instance.
+    pub fn record(&self, app: &str, id: &str) -> Option<&Record> {
+        self.known(app, id)?.record.as_ref().map(|(_, record)| record)
+    }
+
+    /// The topology of an app.
+    pub fn topology(&self, app: &str) -> Option<&(Revision, Arc<Document>)> {
+        self.apps.get(app)?.topology.as_ref()
+    }
+
+    /// Instances that are registered.
+    pub fn instance_count(&self) -> usize {
+        self.apps.values().map(|app| app.instances.len()).sum()
+    }
+
+    /// Whether an instance is registered and not away.
+    pub fn is_here(&self, app: &Arc<str>, id: &str, now: Moment) -> bool {
+        let instance = Instance { app: Arc::clone(app), id: id.into() };
+        self.leases.standing(&instance, now).is_some_and(|standing| standing != Standing::Away)
+    }
+
+    fn known_mut(&mut self, app: &Arc<str>, id: &str) -> &mut Known {
+        self.apps.entry(Arc::clone(app)).or_default().instances.entry(id.into()).or_default()
+    }
+
+    /// Tells readers of an instance as it is now.
+    fn tell(&mut self, instance: &Instance, revision: Revision) {
+        let Instance { app, id } = instance;
+        if let Some(value) = self.known(app, id).and_then(Known::told) {
+            let key = format!("{app}/{id}");
+            self.journal.put(revision.0, Kind::Instances, &key, Some(app), &value.to_string());
+        }
+    }
+
+    /// Drops what says nothing any more.
+    fn tidy(&mut self, app: &Arc<str>, id: &str) {
+        let Some(of) = self.apps.get_mut(app) else { return };
+        if of.instances.get(id).is_some_and(Known::is_empty) {
+            of.instances.remove(id);
+        }
+        if of.instances.is_empty() && of.topology.is_none() {
+            self.apps.remove(app);
+        }
+    }
+}
