@@ -36,8 +36,10 @@ impl Control {
         let mut block = before / BLOCK;
         let last = block.saturating_sub(KEPT / BLOCK + 1);
         loop {
-            let found = self.ledger.snapshot(&prefix(block)).await?;
-            for entry in found.entries.iter().rev() {
+            let mut found = self.ledger.snapshot(&prefix(block)).await?.entries;
+            // Within a millisecond, too, in the order in which they took effect.
+            found.sort_by_key(|entry| (time(&entry.key), entry.modified));
+            for entry in found.iter().rev() {
                 if time(&entry.key).is_none_or(|time| time >= before) {
                     continue;
                 }

@@ -59,6 +59,8 @@ pub struct Control {
     pub(crate) period: Duration,
     pub(crate) at_every: Duration,
     pub(crate) probing: Arc<Semaphore>,
+    /// One backup at a time.
+    pub(crate) backing_up: Arc<Semaphore>,
 }
 
 impl std::fmt::Debug for Control {
@@ -100,6 +102,7 @@ impl Control {
             period: config.period,
             at_every: config.at_every,
             probing: Arc::new(Semaphore::new(PROBES)),
+            backing_up: Arc::new(Semaphore::new(1)),
         });
         let of = || Arc::clone(&control);
         let (follows, keeps, prunes) = (of(), of(), of());

@@ -79,9 +79,8 @@ impl Control {
     pub async fn register(
         &self,
         who: Who,
-        environment: &str,
-        app: &str,
-        id: &str,
+        access: &dyn Access,
+        (environment, app, id): (&str, &str, &str),
         record: Record,
     ) -> Result<Registered, Refusal> {
         for (what, name) in [("an environment", environment), ("an app", app), ("an instance", id)] {
@@ -89,7 +88,7 @@ impl Control {
         }
         let app: Arc<str> = app.into();
         let reported: Vec<(String, u64)> = record.epochs().map(|(app, epoch)| (app.to_owned(), epoch)).collect();
-        self.raise_epochs(&who, environment, reported.iter().map(|(app, epoch)| (app.as_str(), *epoch)));
+        self.raise_epochs(&who, access, environment, reported.iter().map(|(app, epoch)| (app.as_str(), *epoch)));
         let record = record.kept();
         let now = self.shared.now();
         self.note_renewal(environment, &Instance { app: Arc::clone(&app), id: id.into() });
@@ -242,7 +241,7 @@ impl Control {
             let may = is_known.unwrap_or_else(|| access.registers(who, environment, &renewal.app));
             allowed = Some((renewal.app.clone(), may));
             answers.push(if may {
-                self.renew_one(who, environment, renewal)?
+                self.renew_one(who, access, environment, renewal)?
             } else {
                 json!({ "error": format!("the app `{}` is not yours", short(&renewal.app)) })
             });
@@ -250,7 +249,7 @@ impl Control {
         Ok(answers)
     }
 
-    fn renew_one(&self, who: &Who, environment: &str, renewal: Renewal) -> Result<Value, Refusal> {
+    fn renew_one(&self, who: &Who, access: &dyn Access, environment: &str, renewal: Renewal) -> Result<Value, Refusal> {
         let instance = Instance { app: renewal.app.as_str().into(), id: renewal.id.as_str().into() };
         let (answer, is_changed) = {
             let mut state = self.shared.state.lock();
@@ -288,9 +287,8 @@ impl Control {
             // What cannot be taken now differs at the next renewal as well.
             drop(self.commits.begin(who.clone(), back(environment, &instance, status)));
         }
-        let own_app = &renewal.app;
-        let epochs = renewal.epochs.iter().filter(|(app, _)| *app == own_app);
-        self.raise_epochs(who, environment, epochs.filter_map(|(app, epoch)| Some((app.as_str(), epoch.as_u64()?))));
+        let epochs = renewal.epochs.iter().filter_map(|(app, epoch)| Some((app.as_str(), epoch.as_u64()?)));
+        self.raise_epochs(who, access, environment, epochs);
         Ok(answer)
     }
 
@@ -306,6 +304,7 @@ impl Control {
     pub(crate) fn raise_epochs<'a>(
         &self,
         who: &Who,
+        access: &dyn Access,
         environment: &str,
         reported: impl Iterator<Item = (&'a str, u64)>,
     ) {
@@ -315,7 +314,7 @@ impl Control {
                 let is_ahead = epoch > document.epoch && epoch - document.epoch <= EPOCHS_AHEAD;
                 is_ahead.then_some((modified, document))
             };
-            if is_ahead(&self.shared.state.lock()).is_none() {
+            if is_ahead(&self.shared.state.lock()).is_none() || !access.registers(who, environment, app) {
                 continue;
             }
             let (of, app) = (environment.to_owned(), app.to_owned());

@@ -138,6 +138,7 @@ pub struct Leases {
     of_apps: HashMap<Arc<str>, usize>,
     /// Those that have missed something: what a tick looks at beyond counting.
     late: HashSet<Instance>,
+    /// As they were at the last tick.
     renewals: Renewals,
 }
 
@@ -220,15 +221,11 @@ impl Leases {
         lease.failed = if probed == Probed::Answers { 0 } else { lease.failed.saturating_add(1) };
     }
 
-    /// Renewals as they were at the last tick.
-    pub fn renewals(&self) -> Renewals {
-        self.renewals
-    }
-
     /// Looks at all leases; to be called about once a second. Asks for at most `probes` probes.
     pub fn tick(&mut self, now: Moment, probes: usize) -> Tick {
         self.forgive_pause(now);
-        self.renewals = self.count(now);
+        self.renewals = self.renewals_at(now);
+        self.note_late(now);
         let mut tick = Tick::default();
         let mut late: Vec<Instance> = self.late.iter().cloned().collect();
         // Those that wait for longest first, and the same order in every run.
@@ -275,28 +272,29 @@ impl Leases {
         }
     }
 
-    fn count(&mut self, now: Moment) -> Renewals {
+    /// Renewals as they are at a moment.
+    pub fn renewals_at(&self, now: Moment) -> Renewals {
         let mut renewals = Renewals::default();
-        for (instance, lease) in &self.leases {
+        for lease in self.leases.values() {
             if lease.is_away {
                 renewals.away += 1;
                 continue;
             }
             renewals.expected += 1;
-            // Half a period is what a renewal may take, and be late.
-            if 2 * now.since(lease.seen) > 3 * lease.period {
-                renewals.missing += 1;
-            }
-            if lease.standing(now) == Standing::Suspect {
-                renewals.suspect += 1;
-                if !self.late.contains(instance) {
-                    self.late.insert(instance.clone());
-                }
-            }
+            renewals.missing += usize::from(lease.is_missing(now));
+            renewals.suspect += usize::from(lease.standing(now) == Standing::Suspect);
         }
         renewals.is_protected =
             renewals.missing >= PROTECTED_FROM && renewals.missing * 100 > renewals.expected * BOUND;
         renewals
+    }
+
+    fn note_late(&mut self, now: Moment) {
+        for (instance, lease) in &self.leases {
+            if lease.standing(now) == Standing::Suspect && !self.late.contains(instance) {
+                self.late.insert(instance.clone());
+            }
+        }
     }
 
     /// Whether one more of the app's instances may become away now.
@@ -317,6 +315,11 @@ impl Lease {
             () if now.since(self.seen) > MISSED * self.period => Standing::Suspect,
             () => Standing::Live,
         }
+    }
+
+    /// Whether its last renewal is missing: half a period is what one may take, and be late.
+    fn is_missing(&self, now: Moment) -> bool {
+        2 * now.since(self.seen) > 3 * self.period
     }
 
     fn wants_probe(&self, now: Moment) -> bool {

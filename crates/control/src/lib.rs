@@ -23,11 +23,13 @@
 //! | [`topology`], `topologies` | the document and its changes; committing them |
 //! | [`commits`] | plans, their commits, and what becomes of unknown outcomes |
 //! | [`audit`] | who did what |
+//! | [`backup`] | all of it, in a file |
 //! | [`names`] | names and keys |
 //! | [`pages`] | the routes |
 //! | [`metrics`](mod@metrics) | metrics, and readiness |
 
 pub mod audit;
+pub mod backup;
 pub mod commits;
 pub mod control;
 pub mod error;

@@ -32,40 +32,40 @@ fn read(counter: &AtomicU64) -> u64 {
 }
 
 const METRICS: &[Reading<Now>] = &[
-    Metric::gauge("control_in_step", Unit::Count, "1 while the process knows all that its ledger has; 0: it refuses requests.")
+    Metric::gauge("fleet_in_step", Unit::Count, "1 while the process knows all that its ledger has; 0: it refuses requests.")
         .keys(&[])
         .read(|now| u64::from(now.is_in_step).into()),
-    Metric::gauge("control_revision", Unit::Count, "The revision of the ledger up to which it was read.")
+    Metric::gauge("fleet_revision", Unit::Count, "The revision of the ledger up to which it was read.")
         .keys(&[])
         .read(|now| now.revision.into()),
-    Metric::gauge("control_instances", Unit::Count, "Instances, by how they stand.")
+    Metric::gauge("fleet_instances", Unit::Count, "Instances, by how they stand.")
         .labels(&["state"])
         .keys(&[])
         .read(|now| {
             let Renewals { expected, suspect, away, .. } = now.renewals;
             by(&[("live", (expected - suspect) as u64), ("suspect", suspect as u64), ("away", away as u64)])
         }),
-    Metric::gauge("control_renewals_missing", Unit::Count, "Instances whose last renewal is missing, of those that are not away.")
+    Metric::gauge("fleet_renewals_missing", Unit::Count, "Instances whose last renewal is missing, of those that are not away.")
         .keys(&[])
         .read(|now| (now.renewals.missing as u64).into()),
     Metric::gauge(
-        "control_protected",
+        "fleet_protected",
         Unit::Count,
         "Environments in which no instance becomes away, unless its port refuses connections, because too many renewals are missing.",
     )
     .keys(&[])
     .read(|now| now.protected.into()),
-    Metric::gauge("control_apps", Unit::Count, "Apps of all environments.").keys(&[]).read(|now| now.apps.into()),
-    Metric::gauge("control_feed_readers", Unit::Count, "Readers of feeds.")
+    Metric::gauge("fleet_apps", Unit::Count, "Apps of all environments.").keys(&[]).read(|now| now.apps.into()),
+    Metric::gauge("fleet_feed_readers", Unit::Count, "Readers of feeds.")
         .keys(&[])
         .read(|now| read(&now.control.shared.readers).into()),
-    Metric::counter("control_renewals_total", Unit::Count, "Renewals of instances that were answered.")
+    Metric::counter("fleet_renewals_total", Unit::Count, "Renewals of instances that were answered.")
         .keys(&[])
         .read(|now| read(&now.control.shared.renewals).into()),
-    Metric::counter("control_away_total", Unit::Count, "Instances that became away.")
+    Metric::counter("fleet_away_total", Unit::Count, "Instances that became away.")
         .keys(&[])
         .read(|now| read(&now.control.shared.left).into()),
-    Metric::counter("control_probes_total", Unit::Count, "Probes of instances that missed three renewals.")
+    Metric::counter("fleet_probes_total", Unit::Count, "Probes of instances that missed three renewals.")
         .labels(&["result"])
         .keys(&[])
         .read(|now| {
@@ -73,7 +73,7 @@ const METRICS: &[Reading<Now>] = &[
             by(&[("answers", read(answers)), ("refused", read(refused)), ("silent", read(silent))])
         }),
     Metric::counter(
-        "control_commits_total",
+        "fleet_commits_total",
         Unit::Count,
         "Commits: done; conflict, when something came between; failed; and unknown, whose outcome was looked for.",
     )
@@ -83,7 +83,7 @@ const METRICS: &[Reading<Now>] = &[
         let Counts { done, conflicts, failed, unknown } = now.commits();
         by(&[("done", read(done)), ("conflict", read(conflicts)), ("failed", read(failed)), ("unknown", read(unknown))])
     }),
-    Metric::counter("control_resyncs_total", Unit::Count, "Times that all of the ledger was read anew; the start is one.")
+    Metric::counter("fleet_resyncs_total", Unit::Count, "Times that all of the ledger was read anew; the start is one.")
         .keys(&[])
         .read(|now| read(&now.control.shared.resyncs).into()),
 ];
@@ -101,9 +101,10 @@ impl Observed for Watched {
     fn samples(&self) -> Vec<Sample> {
         let mut renewals = Renewals::default();
         let (mut protected, mut apps) = (0, 0);
+        let now = self.0.shared.now();
         let mut state = self.0.shared.state.lock();
         for (_, of) in state.environments() {
-            let Renewals { expected, missing, is_protected, suspect, away } = of.leases.renewals();
+            let Renewals { expected, missing, is_protected, suspect, away } = of.leases.renewals_at(now);
             renewals.expected += expected;
             renewals.missing += missing;
             renewals.suspect += suspect;

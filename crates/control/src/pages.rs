@@ -1,4 +1,4 @@
-//! The pages: what is asked of this process over HTTP. `docs/control.md` lists them, and a test holds it to this.
+//! The pages: what is asked of this process over HTTP. `docs/control-api.md` lists them, and a test holds it to this.
 
 mod answer;
 mod feed;
@@ -35,5 +35,52 @@ impl<S: Send + Sync> FromRequestParts<S> for Who {
         let name = parts.extensions.get::<Principal>().map(|principal| Arc::clone(&principal.0));
         let from = parts.extensions.get::<ClientAddress>().map_or_else(String::new, |from| from.0.to_string());
         Ok(Self { name, from })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use moneta_ledger::Embedded;
+
+    use super::*;
+    use crate::control::ControlConfig;
+
+    struct Nobody;
+
+    impl Access for Nobody {
+        fn registers(&self, _: &Who, _: &str, _: &str) -> bool {
+            false
+        }
+
+        fn reads_all(&self, _: &Who, _: &str) -> bool {
+            false
+        }
+    }
+
+    #[test]
+    fn the_document_has_the_pages_and_no_others() {
+        let folder = tempfile::tempdir().unwrap();
+        let ledger = Embedded::open(folder.path()).unwrap();
+        let (control, _running) = Control::start(Arc::new(ledger), &ControlConfig::default()).unwrap();
+        let words = HashMap::from([("{environment}", "ENV"), ("{app}", "APP"), ("{id}", "ID"), ("{region}", "REGION")]);
+        let plain =
+            |path: &str| path.split('/').map(|part| *words.get(part).unwrap_or(&part)).collect::<Vec<_>>().join("/");
+        let mut pages: Vec<String> =
+            routes(&control, Arc::new(Nobody)).iter().map(|route| plain(route.path())).collect();
+        pages.sort();
+        pages.dedup();
+        let document = std::fs::read_to_string("../../docs/control-api.md").unwrap();
+        // Blocks of code count as code, too; no word of theirs begins so.
+        let quoted = document
+            .split('`')
+            .skip(1)
+            .step_by(2)
+            .filter_map(|code| code.split(' ').find(|word| word.starts_with("/v1/")));
+        let mut documented: Vec<String> = quoted.map(|path| path.split('?').next().unwrap().to_owned()).collect();
+        documented.sort();
+        documented.dedup();
+        assert_eq!(documented, pages);
     }
 }

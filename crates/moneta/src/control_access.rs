@@ -1,7 +1,11 @@
-//! Who may do what in the environments of a fleet: users by their roles.
+//! Who may do what in the environments of a fleet: users by their roles, asked once with the path alone, and again where a request's
+//! body or query names apps.
+
+use std::sync::Arc;
 
 use moneta_admin::{AccessRequest, Role as Asked};
-use moneta_users::{Role, User};
+use moneta_control::{Access, Who};
+use moneta_users::{Role, User, Users};
 
 /// Whether a user may ask for a page, as far as its path tells: its environment, and its app where it has one.
 pub fn may_ask(user: &User, role: Asked, asked: &AccessRequest<'_>) -> bool {
@@ -28,5 +32,27 @@ fn named(role: Asked) -> Role {
         Asked::Read => Role::Read,
         Asked::Operate => Role::Operate,
         Asked::Administer => Role::Administer,
+    }
+}
+
+/// The users of a process; `None`: it has none, and all may do everything.
+#[derive(Debug)]
+pub struct ByUsers(pub Option<Arc<Users>>);
+
+impl Access for ByUsers {
+    fn registers(&self, who: &Who, environment: &str, app: &str) -> bool {
+        self.user(who, |user| may(user, environment, Asked::Register, Some(app)))
+    }
+
+    fn reads_all(&self, who: &Who, environment: &str) -> bool {
+        self.user(who, |user| may(user, environment, Asked::Read, None))
+    }
+}
+
+impl ByUsers {
+    /// By the users now in force: one that is gone may do nothing more.
+    fn user(&self, who: &Who, may: impl FnOnce(&User) -> bool) -> bool {
+        let Some(users) = &self.0 else { return true };
+        who.name.as_deref().is_some_and(|name| users.roster().by_name(name).is_some_and(|user| may(user)))
     }
 }

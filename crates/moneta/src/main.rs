@@ -9,6 +9,7 @@ mod banner;
 mod catch_up;
 mod commands;
 mod control_access;
+mod control_url;
 mod drawing;
 mod endpoints;
 mod engines;
@@ -52,6 +53,9 @@ fn cli() -> Command {
         .subcommand(outward::add_to(commands::verify::command()))
         .subcommand(outward::add_to(commands::feed::command()))
         .subcommand(outward::add_to(commands::cluster::command()))
+        .subcommand(commands::control::command())
+        .subcommand(outward::add_to(commands::status::command()))
+        .subcommand(outward::add_to(commands::topology::command()))
         .subcommand(commands::user::command())
 }
 
@@ -66,7 +70,8 @@ fn main() -> ExitCode {
         }
         error.exit()
     });
-    if let Some(("bench" | "verify" | "feed" | "cluster" | "route", matches)) = matches.subcommand()
+    if let Some(("bench" | "verify" | "feed" | "cluster" | "route" | "status" | "topology", matches)) =
+        matches.subcommand()
         && let Err(error) = outward::take(matches)
     {
         return failed(&error);
@@ -79,6 +84,9 @@ fn main() -> ExitCode {
         Some(("flash", matches)) => commands::flash::run(matches),
         Some(("feed", matches)) => commands::feed::run(matches),
         Some(("bench", matches)) => commands::bench::run(matches),
+        Some(("control", matches)) => commands::control::run(matches),
+        Some(("status", matches)) => commands::status::run(matches),
+        Some(("topology", matches)) => commands::topology::run(matches),
         Some(("user", matches)) => commands::user::run(matches),
         // What it finds is its exit status.
         Some(("verify", matches)) => return commands::verify::run(matches),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use moneta_audit::{Audit, Event};
+use moneta_options::values::Values;
 use moneta_server::config::{ListenAddress, Listener};
 use moneta_users::{Keys, Users};
 
@@ -17,7 +18,7 @@ use crate::options::settings::Settings;
 ///
 /// # Errors
 /// If the file cannot be read or is refused.
-pub fn open(settings: &Settings) -> anyhow::Result<Option<Arc<Users>>> {
+pub fn open(settings: &Values) -> anyhow::Result<Option<Arc<Users>>> {
     settings.get(&USERS).map(|path| Users::open(&path).context("users")).transpose()
 }
 
@@ -51,7 +52,7 @@ pub fn follow(
 ///
 /// # Errors
 /// If the file cannot be opened.
-pub fn audit(settings: &Settings) -> anyhow::Result<Option<Arc<Audit>>> {
+pub fn audit(settings: &Values) -> anyhow::Result<Option<Arc<Audit>>> {
     let Some(path) = settings.get(&AUDIT_LOG) else { return Ok(None) };
     let audit = Audit::start(&path).with_context(|| format!("audit_log: `{}` cannot be opened", path.display()))?;
     audit.note(Event::Started { version: env!("CARGO_PKG_VERSION") });

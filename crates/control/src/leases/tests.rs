@@ -116,11 +116,11 @@ fn half_of_all_silent_but_alive_are_not_away() {
     fleet.all(Way::Silent, |instance| instance.id.as_bytes().last().is_some_and(|digit| digit % 2 == 0));
     fleet.run(3_600);
     assert_eq!(fleet.away.len(), 0);
-    let renewals = fleet.leases.renewals();
+    let renewals = fleet.leases.renewals_at(Moment(fleet.now));
     assert_eq!((renewals.expected, renewals.missing, renewals.is_protected), (1_000, 500, true));
     fleet.all(Way::Well, |_| true);
     fleet.run(60);
-    assert_eq!(fleet.leases.renewals(), Renewals { expected: 1_000, ..Renewals::default() });
+    assert_eq!(fleet.leases.renewals_at(Moment(fleet.now)), Renewals { expected: 1_000, ..Renewals::default() });
 }
 
 #[test]
@@ -129,7 +129,7 @@ fn those_that_answer_probes_are_not_away_however_few_they_are() {
     fleet.all(Way::CutOff, |instance| instance.id.ends_with("07"));
     fleet.run(3_600);
     assert!(fleet.away.is_empty());
-    assert_eq!(fleet.leases.renewals().suspect, 1);
+    assert_eq!(fleet.leases.renewals_at(Moment(fleet.now)).suspect, 1);
 }
 
 #[test]
@@ -169,7 +169,7 @@ fn ten_thousand_that_restart_at_once_are_not_away() {
     fleet.all(Way::Well, |_| true);
     fleet.run(300);
     assert!(fleet.away.is_empty());
-    assert_eq!(fleet.leases.renewals(), Renewals { expected: 10_000, ..Renewals::default() });
+    assert_eq!(fleet.leases.renewals_at(Moment(fleet.now)), Renewals { expected: 10_000, ..Renewals::default() });
 }
 
 #[test]
@@ -182,11 +182,14 @@ fn what_a_keeper_did_not_hear_while_it_was_stopped_counts_against_nobody() {
     fleet.run(600);
     fleet.is_stopped = false;
     fleet.run(5);
-    let renewals = fleet.leases.renewals();
+    let renewals = fleet.leases.renewals_at(Moment(fleet.now));
     assert_eq!((renewals.missing, renewals.suspect, renewals.is_protected), (2, 0, false));
     // The time that counted goes on.
     fleet.run(40);
-    assert_eq!(fleet.leases.renewals().suspect + fleet.leases.renewals().away, 2);
+    assert_eq!(
+        fleet.leases.renewals_at(Moment(fleet.now)).suspect + fleet.leases.renewals_at(Moment(fleet.now)).away,
+        2
+    );
     fleet.run(120);
     assert_eq!(fleet.away.len(), 2);
 }
@@ -212,7 +215,7 @@ fn each_is_judged_by_its_own_period() {
     leases.adopt(&slow, 300_000, false, Moment(0));
     leases.tick(Moment(4_000), 10);
     assert_eq!(leases.standing(&quick, Moment(4_000)), Some(Standing::Suspect));
-    assert_eq!(leases.renewals().missing, 1);
+    assert_eq!(leases.renewals_at(Moment(4_000)).missing, 1);
     assert_eq!(leases.standing(&slow, Moment(400_000)), Some(Standing::Live));
 }
 

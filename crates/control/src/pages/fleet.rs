@@ -3,8 +3,8 @@
 use std::sync::atomic::Ordering;
 
 use axum::extract::{Path, Query, State};
-use axum::response::Response;
-use moneta_admin::{Right, Role, Route};
+use axum::response::{IntoResponse, Response};
+use moneta_admin::{Right, Role, Route, stream};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -22,6 +22,7 @@ pub(super) fn routes(desk: &Desk) -> Vec<Route> {
         Route::get("/v1/status", status, desk.clone()),
         Route::get("/v1/regions", regions, desk.clone()),
         Route::put("/v1/regions/{region}", add_region, desk.clone()).needs(role(Role::Administer)),
+        Route::get("/v1/backup", backup, desk.clone()).streaming().needs(role(Role::Administer)),
         Route::get("/v1/{environment}/status", of_environment, desk.clone()).needs(role(Role::Read)),
         Route::get("/v1/{environment}/audit", audit, desk.clone()).needs(role(Role::Administer)),
     ]
@@ -30,10 +31,11 @@ pub(super) fn routes(desk: &Desk) -> Vec<Route> {
 /// Of all environments together, and of none by its name.
 async fn status(State(desk): State<Desk>) -> Response {
     let shared = &desk.control.shared;
+    let now = shared.now();
     let mut state = shared.state.lock();
     let mut all = Renewals::default();
     for (_, of) in state.environments() {
-        let Renewals { expected, missing, is_protected, suspect, away } = of.leases.renewals();
+        let Renewals { expected, missing, is_protected, suspect, away } = of.leases.renewals_at(now);
         all.expected += expected;
         all.missing += missing;
         all.suspect += suspect;
@@ -54,7 +56,8 @@ async fn status(State(desk): State<Desk>) -> Response {
 async fn of_environment(State(desk): State<Desk>, Path(environment): Path<String>) -> Response {
     let page = desk.control.state_in_step().map(|state| {
         let of = state.environment(&environment);
-        let mut page = counted(of.map(|of| of.leases.renewals()).unwrap_or_default());
+        let now = desk.control.shared.now();
+        let mut page = counted(of.map(|of| of.leases.renewals_at(now)).unwrap_or_default());
         page["apps"] = json!(of.map_or(0, |of| of.apps.len()));
         page["at"] = json!(state.at.to_string());
         page
@@ -78,6 +81,13 @@ async fn regions(State(desk): State<Desk>) -> Response {
 async fn add_region(State(desk): State<Desk>, Path(region): Path<String>, who: Who) -> Response {
     let id = desk.control.add_region(who, &region).await;
     answered(id.map(|id| json!({ "region": region, "id": id })))
+}
+
+async fn backup(State(desk): State<Desk>) -> Response {
+    match desk.control.backup().await {
+        Ok(pieces) => stream::chunks("application/jsonl", pieces),
+        Err(refusal) => refusal.into_response(),
+    }
 }
 
 #[derive(Deserialize)]

@@ -47,7 +47,7 @@ async fn register(
     body: Body,
 ) -> Response {
     match Record::read(&body.0) {
-        Ok(record) => answered(desk.control.register(who, &environment, &app, &id, record).await),
+        Ok(record) => answered(desk.control.register(who, &*desk.access, (&environment, &app, &id), record).await),
         Err(refusal) => refusal.into_response(),
     }
 }

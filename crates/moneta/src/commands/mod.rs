@@ -3,10 +3,13 @@
 pub mod bench;
 pub mod cluster;
 pub mod config;
+pub mod control;
 pub mod feed;
 pub mod flash;
 pub mod proxy;
 pub mod route;
 pub mod serve;
+pub mod status;
+pub mod topology;
 pub mod user;
 pub mod verify;

@@ -66,6 +66,7 @@ pub fn of_admin(options: &Values) -> Vec<Refusal> {
     vec![options.refuse(&ADMIN, range)]
 }
 
-fn is_loopback(address: &HostPort) -> bool {
+/// Whether only this machine reaches an address.
+pub fn is_loopback(address: &HostPort) -> bool {
     address.host == "localhost" || address.host.parse::<IpAddr>().is_ok_and(|number| number.is_loopback())
 }

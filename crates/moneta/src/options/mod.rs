@@ -10,6 +10,7 @@ pub mod foreign;
 pub mod kinds;
 pub mod listener;
 pub mod machine;
+pub mod of_control;
 pub mod resolve;
 pub mod sections;
 pub mod settings;

@@ -1,0 +1,170 @@
+//! `moneta control`: the control plane of a fleet, from options to a process that answers.
+
+mod backup;
+mod reload;
+
+use std::io::{Write, stdout};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, anyhow};
+use clap::{ArgMatches, Command};
+use moneta_admin::{AdminConfig, AdminError, Limits};
+use moneta_control::{Control, ControlConfig, Watched, pages};
+use moneta_ledger::{Embedded, Ledger};
+use moneta_net::HostPort;
+use moneta_options::stray;
+use moneta_options::values::Values;
+use moneta_process::Process;
+use moneta_process::desk::About;
+use moneta_process::logging::LogSettings;
+use moneta_process::runner::Beginning;
+use moneta_process::startup::Startup;
+
+use crate::admin_access;
+use crate::control_access::ByUsers;
+use crate::options::of_control::{self, DATA, LISTEN, RENEW_EVERY};
+use crate::options::sections::access::note_users;
+use crate::options::sections::operation::{self, LAME_DUCK};
+use crate::options::sections::tls;
+use crate::{outward, this_program, tls_files, users};
+
+/// Readers of feeds at once.
+const READERS: usize = 4_096;
+/// Other requests at once.
+const REQUESTS: usize = 512;
+/// Connections whose request has not arrived.
+const ARRIVING: usize = 1_024;
+/// Descriptors beside those of connections: the ledger, probes, what the process has anyway.
+const DESCRIPTORS: u64 = 512;
+/// How long its tasks may take to end, and the ledger to close.
+const CLOSE_WITHIN: Duration = Duration::from_secs(15);
+
+/// The subcommand.
+pub fn command() -> Command {
+    of_control::add_to(
+        Command::new("control")
+            .about("Run the control plane: it knows the instances and topologies of a fleet, and tells who follows")
+            .after_help("-h shows the common options, --help all. docs/control.md says how it is run, docs/control-api.md what it tells."),
+    )
+    .subcommand(outward::add_to(backup::command()))
+    .subcommand(backup::restore_command())
+    .args_conflicts_with_subcommands(true)
+}
+
+/// Runs the control plane until it is told to stop, or its subcommand.
+///
+/// # Errors
+/// If an option is refused, the address is taken, or the ledger cannot be opened.
+pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
+    match matches.subcommand() {
+        Some(("backup", matches)) => {
+            outward::take(matches)?;
+            return backup::run(matches);
+        }
+        Some((_, matches)) => return backup::restore(matches),
+        None => {}
+    }
+    let options = of_control::resolve(matches, |name| std::env::var_os(name))?;
+    let address = options.get(&LISTEN).context("it has an address")?;
+    let tls = tls::load(&options)?;
+    let (audit, users) = (users::audit(&options)?, users::open(&options)?);
+    let desk = admin_access::config(&options, tls.as_ref(), users.as_ref(), audit.as_ref())?;
+    let limits = limits();
+    raise_descriptors(limits.connections() as u64 + DESCRIPTORS);
+    let names = desk.names.iter().cloned().chain([address.host.clone()]).collect();
+    let mut process = begin(&options, &address, AdminConfig { limits, names, ..desk })?;
+    for (variable, option) in stray::misspelt(&of_control::ALL, std::env::vars_os().map(|(name, _)| name)) {
+        tracing::warn!(variable, "not an option and ignored; did you mean {option}?");
+    }
+    process.phases().set_lame_duck(options.get(&LAME_DUCK));
+    if let Some(users) = &users {
+        let audit = audit.clone();
+        users
+            .follow(move |users| note_users(users, audit.as_deref()))
+            .context("no thread follows the file of users")?;
+    }
+    let certificates = tls::certificates(&options, tls.as_ref());
+    certificates.as_ref().map(tls_files::follow).transpose().context("no files are looked at")?;
+    let ledger = open(&options)?;
+    let config = ControlConfig { period: options.get(&RENEW_EVERY), ..ControlConfig::default() };
+    let (control, running) = Control::start(ledger, &config).context("the control plane cannot start")?;
+    process.at_end("control", CLOSE_WITHIN, move || drop(running));
+    let live = reload::Live {
+        phases: Arc::clone(process.phases()),
+        level: process.log().level.clone(),
+        users: users.clone(),
+        certificates,
+        audit,
+    };
+    let reload = reload::Reload::new(matches.clone(), options.clone(), live);
+    process.answer_signals(move || reload.run())?;
+    let routes = pages::routes(&control, Arc::new(ByUsers(users)));
+    process.desk().show(Arc::new(Watched(control)), routes);
+    process.run(|desk| greet(&options, desk.address()))
+}
+
+fn begin(options: &Values, address: &HostPort, desk: AdminConfig) -> anyhow::Result<Process> {
+    let found = address.resolve().with_context(|| format!("listen: `{address}` cannot be looked up"))?;
+    let place = found.into_iter().next().with_context(|| format!("listen: `{address}` has no address"))?;
+    let log: LogSettings = operation::log(options);
+    let about = About { program: "moneta", version: env!("CARGO_PKG_VERSION"), role: "control" };
+    let beginning = Beginning { about, startup: Startup::default(), log, admin: Some(place), desk };
+    Process::begin(beginning).map_err(|error| match error.downcast_ref() {
+        Some(AdminError::Listen { .. }) => anyhow!("{error}; --listen takes another address"),
+        _ => error,
+    })
+}
+
+/// The ledger in the folder of `--data`, which is made if it is not there.
+fn open(options: &Values) -> anyhow::Result<Arc<dyn Ledger>> {
+    let folder = options.get(&DATA).context("it has a folder")?;
+    make(&folder).with_context(|| format!("data: `{}` cannot be made", folder.display()))?;
+    let ledger = Embedded::open(&folder).with_context(|| format!("data: the ledger in `{}`", folder.display()))?;
+    Ok(Arc::new(ledger))
+}
+
+fn make(folder: &Path) -> std::io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt;
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)
+}
+
+/// What clients may hold. A balancer may stand before many, so one address may have all.
+fn limits() -> Limits {
+    Limits { streams: READERS, other: REQUESTS, arriving: ARRIVING, ..Limits::default() }
+}
+
+/// Raises the limit on descriptors as far as it goes. Without them readers are refused, and nothing else happens.
+fn raise_descriptors(wanted: u64) {
+    use nix::sys::resource::{Resource, getrlimit, setrlimit};
+    let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return };
+    let possible = wanted.min(hard);
+    if soft < possible && setrlimit(Resource::RLIMIT_NOFILE, possible, hard).is_err() {
+        tracing::warn!(wanted, have = soft, "the limit on descriptors cannot be raised");
+    }
+    if hard < wanted {
+        tracing::warn!(wanted, have = hard, "fewer readers than there are places for can be had: raise LimitNOFILE");
+    }
+}
+
+/// Prints the first screen. The line that begins with `listening on` is for programs, too.
+fn greet(options: &Values, address: Option<std::net::SocketAddr>) {
+    let mut out = stdout().lock();
+    let mut write = || -> std::io::Result<()> {
+        writeln!(out, "moneta control {}", env!("CARGO_PKG_VERSION"))?;
+        if let Some(address) = address {
+            let is_protected = options.get(&tls::TLS_CERT).is_some();
+            writeln!(out, "listening on {}://{address}", if is_protected { "https" } else { "http" })?;
+        }
+        if let Some(folder) = options.get(&DATA) {
+            writeln!(out, "ledger       in {}", folder.display())?;
+        }
+        let (process, moneta) = (std::process::id(), this_program::word());
+        writeln!(out, "stop         Ctrl-C or `kill {process}`; `{moneta} control --help` shows all options")?;
+        out.flush()
+    };
+    if let Err(error) = write() {
+        tracing::warn!(%error, "the first screen could not be written");
+    }
+}

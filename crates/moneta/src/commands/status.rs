@@ -1,0 +1,97 @@
+//! `moneta status`: regions, zones, apps and instances of a fleet, as its control plane knows them.
+
+use std::collections::BTreeMap;
+use std::io::{Write, stdout};
+use std::time::Duration;
+
+use anyhow::Context;
+use clap::{Arg, ArgAction, ArgMatches, Command};
+use serde_json::{Value, json};
+
+use crate::control_url;
+
+/// How long an answer may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The subcommand.
+pub fn command() -> Command {
+    Command::new("status")
+        .about("Show the fleet: its regions, zones, apps and instances")
+        .args(control_url::arguments())
+        .arg(Arg::new("app").long("app").value_name("APP").help("One app alone, with its instances"))
+        .arg(Arg::new("json").long("json").action(ArgAction::SetTrue).help("Print it as JSON"))
+}
+
+/// Prints it.
+///
+/// # Errors
+/// If the control plane does not answer, or says no.
+pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
+    let control = control_url::Control::of(matches, PATIENCE)?;
+    let of = &control.environment;
+    let app = matches.get_one::<String>("app");
+    let status = control.get(&format!("/v1/{of}/status"), &[])?;
+    let apps = control.get(&format!("/v1/{of}/apps"), &[])?;
+    let wanted: Vec<(&str, &str)> = app.iter().map(|app| ("app", app.as_str())).collect();
+    let instances = control.get(&format!("/v1/{of}/instances"), &wanted)?;
+    let mut out = stdout().lock();
+    if matches.get_flag("json") {
+        let page = json!({ "status": status, "apps": apps["apps"], "instances": instances["instances"] });
+        writeln!(out, "{page}")?;
+        return Ok(());
+    }
+    let listed = instances["instances"].as_array().context("the answer has no instances")?;
+    let renewals = &status["renewals"];
+    let protection =
+        if status["protection"] == true { "; too many renewals are missing: none becomes away" } else { "" };
+    writeln!(out, "environment {of}: {} of {} instances renew{protection}", renewals["had"], renewals["expected"])?;
+    writeln!(out, "\n{:14}{:14}{:>10}{:>6}{:>9}{:>6}", "region", "zone", "instances", "up", "suspect", "away")?;
+    let mut places: BTreeMap<(&str, &str), [u64; 4]> = BTreeMap::new();
+    for instance in listed {
+        let value = &instance["value"];
+        let named = |field: &str| value[field].as_str().unwrap_or("-");
+        let counts = places.entry((named("region"), named("zone"))).or_default();
+        counts[0] += 1;
+        counts[1] += u64::from(instance["state"] == "live" && value["effective"] == "UP");
+        counts[2] += u64::from(instance["state"] == "suspect");
+        counts[3] += u64::from(instance["state"] == "away");
+    }
+    for ((region, zone), [all, up, suspect, away]) in places {
+        writeln!(out, "{region:14}{zone:14}{all:>10}{up:>6}{suspect:>9}{away:>6}")?;
+    }
+    writeln!(out, "\n{:28}{:>10}{:>6}{:>6}{:>8}", "app", "instances", "up", "away", "epoch")?;
+    for known in apps["apps"].as_array().into_iter().flatten() {
+        let name = known["app"].as_str().unwrap_or_default();
+        if app.is_none_or(|app| app == name) {
+            let number = |field: &str| known[field].as_u64().unwrap_or(0);
+            let (all, up, away, epoch) = (number("instances"), number("up"), number("away"), number("epoch"));
+            writeln!(out, "{name:28}{all:>10}{up:>6}{away:>6}{epoch:>8}")?;
+        }
+    }
+    if app.is_some() {
+        of_app(&mut out, listed)?;
+    }
+    Ok(())
+}
+
+fn of_app(out: &mut impl Write, listed: &[Value]) -> std::io::Result<()> {
+    writeln!(
+        out,
+        "\n{:28}{:16}{:16}{:24}{:10}{:>8}",
+        "instance", "replica/slot", "status", "address", "state", "seen"
+    )?;
+    for instance in listed {
+        let value = &instance["value"];
+        let text = |value: &Value| value.as_str().unwrap_or("-").to_owned();
+        let slot = match (value["replica"].as_str(), value["slot"].as_str()) {
+            (Some(replica), Some(slot)) => format!("{replica}/{slot}"),
+            (replica, _) => replica.unwrap_or("-").to_owned(),
+        };
+        let word = if value["override"].is_null() { "" } else { " (override)" };
+        let (status, address) = (text(&value["effective"]) + word, text(&value["addresses"]["cache"]));
+        let (id, state) = (text(&instance["id"]), text(&instance["state"]));
+        let seen = instance["seen_ms_ago"].as_u64().unwrap_or(0) / 1_000;
+        writeln!(out, "{id:28}{slot:16}{status:16}{address:24}{state:10}{seen:>6} s")?;
+    }
+    Ok(())
+}

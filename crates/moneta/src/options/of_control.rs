@@ -1,0 +1,154 @@
+//! The options of `moneta control`: its own, and those that it shares with nodes and proxies.
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use clap::{ArgMatches, Command};
+use moneta_net::{ClientCertificates, HostPort};
+use moneta_options::declaration::{Declaration, Opt, Section};
+use moneta_options::file::{ConfigFile, Schema};
+use moneta_options::kinds::address::AdminAddress;
+use moneta_options::kinds::numbers::Seconds;
+use moneta_options::kinds::paths::File;
+use moneta_options::report::Refused;
+use moneta_options::section;
+use moneta_options::sources::{Environment, Flags, gather};
+use moneta_options::values::Values;
+
+use crate::options::contradictions::is_loopback;
+use crate::options::sections::access::{AUDIT_LOG, USERS};
+use crate::options::sections::operation::{ADMIN_HOSTS, ADMIN_METRICS_OPEN, LAME_DUCK, LOG_FORMAT, LOG_LEVEL, VERBOSE};
+use crate::options::sections::tls::{TLS_CA, TLS_CERT, TLS_CLIENTS, TLS_CRL, TLS_KEY};
+
+section! {
+    "Control plane";
+
+    /// Folder of the ledger: everything that is to be there after a restart. One process has it at a time.
+    DATA: File = Opt::new("data", File, || None).example("\"/var/lib/moneta-control\"")
+        .when("Always: there is no default.");
+
+    /// Address that instances, proxies and operators ask, over HTTP. Beyond this machine it takes users.
+    LISTEN: AdminAddress = Opt::new("listen", AdminAddress, || Some(HostPort::new("127.0.0.1", 11_290)))
+        .when("When the fleet is on more machines than this one.");
+
+    /// How often instances renew that ask for nothing else: three missed renewals make one suspect.
+    RENEW_EVERY: Seconds = Opt::new("renew_every", Seconds { min: 1, max: 300 }, || Duration::from_secs(30))
+        .when("Shorter where an instance that is gone has to be known sooner, at the price of more requests.");
+}
+
+/// Those of nodes and proxies that hold here, too.
+static SHARED: Section = Section {
+    heading: "Security and operation",
+    options: &[
+        &TLS_CERT,
+        &TLS_KEY,
+        &TLS_CA,
+        &TLS_CRL,
+        &TLS_CLIENTS,
+        &USERS,
+        &AUDIT_LOG,
+        &ADMIN_HOSTS,
+        &ADMIN_METRICS_OPEN,
+        &LAME_DUCK,
+        &LOG_FORMAT,
+        &LOG_LEVEL,
+        &VERBOSE,
+    ],
+};
+
+/// All of them, in the order shown.
+pub static ALL: [&Section; 2] = [&SECTION, &SHARED];
+
+/// Those that `-h` shows.
+const FIRST: [&str; 7] = ["data", "listen", "renew_every", "tls_cert", "users", "audit_log", "log_level"];
+
+/// Adds them to a command.
+pub fn add_to(command: Command) -> Command {
+    moneta_options::flags::add_to(command, &ALL, &FIRST)
+}
+
+/// Every one of them.
+pub fn options() -> impl Iterator<Item = &'static dyn Declaration> {
+    moneta_options::declaration::options(&ALL)
+}
+
+/// What is in force: flags, then the environment, then the file.
+///
+/// # Errors
+/// [`Refused`] with everything that is wrong, or that the file cannot be read.
+pub fn resolve(matches: &ArgMatches, environment: impl Fn(&str) -> Option<OsString>) -> anyhow::Result<Values> {
+    let mut refusals = Vec::new();
+    let file = match moneta_options::flags::config_file(matches) {
+        Some(path) => ConfigFile::read(path, Schema { sections: &ALL, tables: &[] }, &mut refusals)?,
+        None => ConfigFile::default(),
+    };
+    let (flags, environment) = (Flags(matches), Environment(environment));
+    let values = gather(&ALL, &[&flags, &environment, &file], &mut refusals);
+    let (has_certificate, has_authorities) = (values.get(&TLS_CERT).is_some(), values.get(&TLS_CA).is_some());
+    if values.get(&DATA).is_none() {
+        refusals.push(values.refuse(&DATA, "a folder, in which the ledger is kept"));
+    }
+    match values.get(&LISTEN) {
+        None => refusals.push(values.refuse(&LISTEN, "an address: this process does nothing but answer there")),
+        Some(address) if !is_loopback(&address) && values.get(&USERS).is_none() => {
+            let range = "an address of this machine alone, as 127.0.0.1, unless users are given: at another one whoever \
+                         reaches it could change the fleet";
+            refusals.push(values.refuse(&LISTEN, range));
+        }
+        Some(_) => {}
+    }
+    if values.get(&TLS_KEY).is_some() && !has_certificate {
+        refusals.push(values.refuse(&TLS_KEY, "given together with tls_cert, the certificate whose key it is"));
+    }
+    if values.get(&TLS_CRL).is_some() && !has_authorities {
+        refusals.push(values.refuse(&TLS_CRL, "given together with tls_ca, the authorities whose lists these are"));
+    }
+    if values.get(&TLS_CLIENTS) != ClientCertificates::None && !(has_certificate && has_authorities) {
+        refusals.push(values.refuse(&TLS_CLIENTS, "none, unless tls_cert and tls_ca are given"));
+    }
+    if refusals.is_empty() { Ok(values) } else { Err(Refused(refusals).into()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn resolved(arguments: &[&str]) -> Result<Values, String> {
+        let command = add_to(Command::new("control"));
+        let matches = command.get_matches_from([&["control"], arguments].concat());
+        resolve(&matches, |_| None).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn beyond_this_machine_it_takes_users() {
+        assert!(resolved(&["--data", "/d"]).is_ok());
+        assert!(resolved(&["--data", "/d", "--listen", "[::1]:1"]).is_ok());
+        assert!(resolved(&["--data", "/d", "--listen", "0.0.0.0:1", "--users", "/u"]).is_ok());
+        for refused in [
+            &["--data", "/d", "--listen", "0.0.0.0:1"][..],
+            &["--data", "/d", "--listen", "10.0.0.1:1"],
+            &["--data", "/d", "--listen", "off"],
+            &["--data", "/d", "--tls-key", "/k"],
+            &["--data", "/d", "--tls-clients", "require"],
+            &[],
+        ] {
+            assert!(resolved(refused).is_err(), "{refused:?}");
+        }
+    }
+
+    #[test]
+    fn the_document_has_every_option() {
+        let document = std::fs::read_to_string("../../docs/control.md").unwrap();
+        for option in options() {
+            assert!(document.contains(&format!("`{}`", option.about().key)), "{}", option.about().key);
+        }
+    }
+
+    #[test]
+    fn every_option_has_its_texts() {
+        for option in options() {
+            let about = option.about();
+            assert!(!about.summary().is_empty() && !about.when.is_empty(), "{}", about.key);
+        }
+    }
+}

@@ -1,0 +1,12 @@
+//! The control plane as a process: what it says survives its end at any moment, and what one client does costs that client alone.
+//! The silent failures guarded against: a change that was acknowledged and is gone, an epoch that goes back, a slot with two holders,
+//! a list that is short, a client that sees another environment, a reader that holds memory.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod bad_days;
+mod discovery;
+mod strangers;
+mod support;
+mod topologies;

@@ -1,0 +1,220 @@
+//! What strangers may do, and users of one environment in another; what clients cost that send too much, too slowly, or do not read.
+
+use std::fmt::Write as _;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use moneta_users::secret;
+use serde_json::{Value, json};
+
+use crate::common::{PATIENCE, file, moneta, refused, until};
+use crate::support::{Control, Feed, head, try_ask};
+
+/// A file of users with these lines each, and their tokens.
+fn users(users: &[(&str, &str)]) -> (String, Vec<String>) {
+    let (mut text, mut tokens) = (String::new(), Vec::new());
+    for (name, lines) in users {
+        let (told, stored) = secret::generate().unwrap();
+        let _ = write!(text, "[[user]]\nname = \"{name}\"\nsecrets = [\"{stored}\"]\n{lines}\n\n");
+        tokens.push(format!("{name}:{told}"));
+    }
+    (text, tokens)
+}
+
+#[test]
+fn a_user_does_what_its_roles_say_in_its_environment_and_sees_nothing_of_another() {
+    let folder = tempfile::tempdir().unwrap();
+    let (text, tokens) = users(&[
+        ("node", "rights = []\nenvironments = [\"prod\"]\nroles = [\"register\"]\napps = [\"feed\"]"),
+        ("reader", "rights = []\nenvironments = [\"prod\"]\nroles = [\"read\"]"),
+        ("ops", "rights = [\"stats\"]\nenvironments = [\"prod\"]\nroles = [\"read\", \"operate\"]"),
+        (
+            "root",
+            "rights = [\"stats\"]\nenvironments = [\"*\"]\nroles = [\"register\", \"read\", \"operate\", \"administer\"]",
+        ),
+        (
+            "test",
+            "rights = []\nenvironments = [\"test\"]\nroles = [\"register\", \"read\", \"operate\", \"administer\"]",
+        ),
+    ]);
+    let path = file(folder.path(), "users.toml", &text);
+    {
+        use std::os::unix::fs::PermissionsExt;
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).unwrap();
+    }
+    let control = Control::start(&folder.path().join("data"), &["--users", &path]);
+    let [node, reader, ops, root, test] = tokens.iter().map(String::as_str).collect::<Vec<_>>().try_into().unwrap();
+    let record = json!({ "kind": "other", "zone": "secret-zone", "renew_every_s": 300 });
+    let create = json!({ "change": { "create": { "replicas": [{ "name": "a", "zone": "a", "slots": ["a0"] }] } } });
+    let renewal = |app: &str| json!([{ "app": app, "id": "i" }]);
+    let (none, nothing) = ("", Value::Null);
+    let word = json!({ "status": "DOWN" });
+    for (token, method, path, body, status) in [
+        (none, "GET", "/healthz", &nothing, 200),
+        (none, "GET", "/readyz", &nothing, 200),
+        (none, "GET", "/metrics", &nothing, 401),
+        (none, "GET", "/v1/status", &nothing, 401),
+        (none, "PUT", "/v1/prod/instances/feed/i", &record, 401),
+        (none, "GET", "/v1/prod/feed", &nothing, 401),
+        ("node:wrong", "PUT", "/v1/prod/instances/feed/i", &record, 401),
+        (node, "PUT", "/v1/prod/instances/feed/i", &record, 200),
+        (node, "PUT", "/v1/prod/instances/other/i", &record, 403),
+        (node, "PUT", "/v1/test/instances/feed/i", &record, 403),
+        (node, "PUT", "/v1/%2a/instances/feed/i", &record, 403),
+        (node, "GET", "/v1/prod/instances", &nothing, 403),
+        (node, "GET", "/v1/prod/feed", &nothing, 403),
+        (node, "GET", "/v1/prod/feed?app=other", &nothing, 403),
+        (node, "POST", "/v1/prod/topologies/feed", &create, 403),
+        (node, "PUT", "/v1/prod/instances/feed/i/override", &word, 403),
+        (node, "GET", "/v1/prod/topologies/other", &nothing, 403),
+        (node, "GET", "/v1/prod/topologies/feed", &nothing, 404),
+        (reader, "GET", "/v1/prod/instances", &nothing, 200),
+        (reader, "GET", "/v1/test/instances", &nothing, 403),
+        (reader, "PUT", "/v1/prod/instances/feed/i", &record, 403),
+        (reader, "POST", "/v1/prod/topologies/feed", &create, 403),
+        (reader, "GET", "/v1/prod/audit", &nothing, 403),
+        (reader, "GET", "/v1/status", &nothing, 403),
+        (ops, "POST", "/v1/prod/topologies/feed", &create, 200),
+        (ops, "POST", "/v1/test/topologies/feed", &create, 403),
+        (ops, "GET", "/v1/prod/audit", &nothing, 403),
+        (ops, "PUT", "/v1/regions/eu", &nothing, 403),
+        (ops, "GET", "/v1/status", &nothing, 200),
+        (test, "PUT", "/v1/regions/eu", &nothing, 403),
+        (test, "GET", "/v1/prod/feed", &nothing, 403),
+        (root, "PUT", "/v1/regions/eu", &nothing, 200),
+        (root, "GET", "/metrics", &nothing, 200),
+    ] {
+        let (answered, answer) = control.ask_as(token, method, path, body);
+        assert_eq!(answered, status, "{} {method} {path}: {answer}", token.split(':').next().unwrap());
+    }
+    // Of a body's renewals, those of apps of its own.
+    let (_, answers) =
+        control.ask_as(node, "POST", "/v1/prod/renewals", &json!([renewal("feed")[0], renewal("other")[0]]));
+    assert!(answers[0]["ok"] == true && answers[1]["error"].is_string(), "{answers}");
+    // Nor do epochs that it says it has seen move those of others.
+    let (_, other) = control.ask_as(ops, "POST", "/v1/prod/topologies/other", &create);
+    assert_eq!(other["epoch"], 1);
+    let lies = json!({ "kind": "other", "renew_every_s": 300, "epochs": { "other": 50, "feed": 5 } });
+    assert_eq!(control.ask_as(node, "PUT", "/v1/prod/instances/feed/i", &lies).0, 200);
+    let epoch =
+        |app: &str| control.ask_as(ops, "GET", &format!("/v1/prod/topologies/{app}"), &nothing).1["epoch"].clone();
+    until("its own is raised", || epoch("feed") == 6);
+    assert_eq!(epoch("other"), 1);
+    // What one environment has, another's users find nowhere.
+    for path in ["/v1/test/instances", "/v1/test/apps", "/v1/test/audit"] {
+        let (_, answer) = control.ask_as(test, "GET", path, &nothing);
+        assert!(
+            !answer.to_string().contains("secret-zone") && !answer.to_string().contains("feed"),
+            "{path}: {answer}"
+        );
+    }
+    let mut feed = Feed::open(control.address, test, "/v1/test/feed", "");
+    assert_eq!(feed.round().0.len(), 1);
+    let mut feed = Feed::open(control.address, node, "/v1/prod/feed?app=feed", "");
+    assert_eq!(feed.round().0.len(), 3);
+    let (_, acts) = control.ask_as(root, "GET", "/v1/prod/audit", &nothing);
+    let who: Vec<&Value> = acts["acts"].as_array().unwrap().iter().map(|act| &act["who"]).collect();
+    assert_eq!(who, ["node", "ops", "ops", "node"]);
+    control.end();
+}
+
+#[test]
+fn beyond_this_machine_it_does_not_start_without_users() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data").display().to_string();
+    let said = refused(&mut moneta(&["control", "--data", &data, "--listen", "0.0.0.0:0"]), 2);
+    assert!(said.contains("listen") && said.contains("users"), "{said}");
+    let said = refused(&mut moneta(&["control", "--listen", "127.0.0.1:0"]), 2);
+    assert!(said.contains("data"), "{said}");
+}
+
+#[test]
+fn a_folder_has_one_process() {
+    let folder = tempfile::tempdir().unwrap();
+    let control = Control::start(folder.path(), &[]);
+    let data = folder.path().display().to_string();
+    let said = refused(&mut moneta(&["control", "--data", &data, "--listen", "127.0.0.1:0"]), 1);
+    assert!(said.contains(&data), "{said}");
+    control.end();
+}
+
+#[test]
+fn long_bodies_and_slow_heads_cost_their_clients_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let control = Control::start(folder.path(), &[]);
+    let before = control.process.peak_bytes();
+    // A hundred megabytes, announced and begun.
+    for path in ["/v1/default/renewals", "/v1/default/topologies/feed"] {
+        let mut stream = TcpStream::connect(control.address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.write_all(head("POST", path, "", 100 << 20).as_bytes()).unwrap();
+        let piece = vec![b' '; 1 << 20];
+        let mut sent = 0;
+        while sent < 100 && stream.write_all(&piece).is_ok() {
+            sent += 1;
+        }
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer);
+        // The answer may be lost with the connection, which is closed while there is more to read.
+        let answer = String::from_utf8_lossy(&answer);
+        assert!(answer.is_empty() || answer.contains(" 413 "), "{answer}");
+        assert!(sent < 100, "it was read");
+    }
+    let grown = control.process.peak_bytes() - before;
+    assert!(grown < 50 << 20, "{grown} bytes more");
+    // Heads that do not come: more than there are places for them. They are cut off, and others are answered meanwhile.
+    let slow: Vec<TcpStream> = (0..300)
+        .map(|_| {
+            let mut stream = TcpStream::connect(control.address).unwrap();
+            stream.write_all(b"GET /v1/default/feed HTTP/1.1\r\nHost: local").unwrap();
+            stream
+        })
+        .collect();
+    control.good("GET", "/v1/status", &Value::Null);
+    for mut stream in slow {
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let mut rest = Vec::new();
+        let _ = stream.read_to_end(&mut rest);
+        assert!(!String::from_utf8_lossy(&rest).contains(" 200 "));
+    }
+    control.end();
+}
+
+#[test]
+fn readers_that_do_not_read_hold_nothing_and_hold_nobody_back() {
+    const READERS: usize = 300;
+    let folder = tempfile::tempdir().unwrap();
+    let control = Control::start(folder.path(), &[]);
+    let filler = "x".repeat(8_000);
+    let record =
+        |number: usize| json!({ "kind": "other", "renew_every_s": 300, "metadata": { "x": filler, "n": number } });
+    let put = |id: usize, number: usize| {
+        let path = format!("/v1/default/instances/feed/i-{id}");
+        let (status, _) = try_ask(control.address, "PUT", &path, "", &record(number).to_string()).unwrap();
+        assert_eq!(status, 200);
+    };
+    // More than a socket takes.
+    (0..200).for_each(|id| put(id, 0));
+    let before = control.process.peak_bytes();
+    let still: Vec<TcpStream> = (0..READERS)
+        .map(|_| {
+            let mut stream = TcpStream::connect(control.address).unwrap();
+            stream.write_all(head("GET", "/v1/default/feed", "", 0).as_bytes()).unwrap();
+            stream
+        })
+        .collect();
+    let mut reading = control.feed("kinds=instances");
+    reading.round();
+    (0..200).for_each(|id| put(id, 1));
+    reading.until(|event| event["put"]["key"] == "feed/i-199" && event["put"]["value"]["metadata"]["n"] == 1);
+    let grown = control.process.peak_bytes() - before;
+    assert!(grown < READERS as u64 * (128 << 10), "{grown} bytes for {READERS} readers");
+    // One that comes back to itself is told the last values.
+    let mut late = still.into_iter().next().unwrap();
+    late.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
+    let mut first = [0; 1_000];
+    let read = late.read(&mut first).unwrap();
+    assert!(String::from_utf8_lossy(&first[..read]).contains(" 200 "));
+    control.end();
+}
