@@ -34,7 +34,7 @@ const PROBES: u8 = 2;
 /// Time between these, in milliseconds.
 const PROBE_GAP: u64 = 2_000;
 /// How long a failed probe says something, in milliseconds: later it is repeated before anything follows from it.
-const PROBE_HOLDS: u64 = 60_000;
+const PROBE_HOLDS: u64 = 10_000;
 /// How often a suspect one that answers, or that the rules hold back, is probed again at the least, in milliseconds.
 const PROBE_AGAIN: u64 = 30_000;
 /// The share of an app's instances that may become away within [`BOUND_WITHIN`], and of missing renewals above which none does: of
@@ -224,7 +224,12 @@ impl Leases {
     /// Looks at all leases; to be called about once a second. Asks for at most `probes` probes.
     pub fn tick(&mut self, now: Moment, probes: usize) -> Tick {
         self.forgive_pause(now);
+        let was_protected = self.renewals.is_protected;
         self.renewals = self.renewals_at(now);
+        if was_protected && !self.renewals.is_protected {
+            // The fault is over: what was found during it says nothing of those whose renewal is yet to come.
+            self.look_again();
+        }
         self.note_late(now);
         let mut tick = Tick::default();
         let mut late: Vec<Instance> = self.late.iter().cloned().collect();
@@ -287,6 +292,15 @@ impl Leases {
         renewals.is_protected =
             renewals.missing >= PROTECTED_FROM && renewals.missing * 100 > renewals.expected * BOUND;
         renewals
+    }
+
+    /// Forgets what probes found.
+    fn look_again(&mut self) {
+        for instance in &self.late {
+            if let Some(lease) = self.leases.get_mut(instance) {
+                (lease.failed, lease.probed) = (0, None);
+            }
+        }
     }
 
     fn note_late(&mut self, now: Moment) {

@@ -3,11 +3,10 @@
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use clap::{Arg, ArgMatches};
 use moneta_net::HttpClient;
 use serde_json::Value;
 
-use crate::admin_port;
+use crate::{admin_port, outward};
 
 /// A control plane, as a command reaches it.
 pub struct Control {
@@ -17,41 +16,16 @@ pub struct Control {
     pub environment: String,
 }
 
-/// The arguments that say which.
-pub fn arguments() -> [Arg; 2] {
-    [
-        Arg::new("control")
-            .long("control")
-            .value_name("URL")
-            .env("MONETA_CONTROL")
-            .default_value("http://127.0.0.1:11290")
-            .help("The control plane: http://HOST:PORT, or https:// with --tls-ca"),
-        Arg::new("env")
-            .long("env")
-            .value_name("NAME")
-            .env("MONETA_ENV")
-            .default_value("default")
-            .help("The environment"),
-    ]
-}
-
 impl Control {
-    /// The one that the arguments name, whose answers take at most `patience`.
+    /// The one that this command was told of, whose answers take at most `patience`.
     ///
     /// # Errors
-    /// If that is no address.
-    pub fn of(matches: &ArgMatches, patience: Duration) -> anyhow::Result<Self> {
-        let text = |name: &str| matches.get_one::<String>(name).cloned().unwrap_or_default();
-        let url = text("control");
-        // Several are several ways to one ledger.
-        let first = url.split(',').next().unwrap_or_default().trim().trim_end_matches('/');
-        let address = match (first.strip_prefix("https://"), first.strip_prefix("http://")) {
-            (Some(place), _) => format!("tls:{place}"),
-            (None, Some(place)) => format!("notls:{place}"),
-            (None, None) => first.to_owned(),
-        };
-        let client = admin_port::client(&address, patience).with_context(|| format!("--control: `{url}`"))?;
-        Ok(Self { address: first.to_owned(), client, environment: text("env") })
+    /// If it was told of none.
+    pub fn of_command(patience: Duration) -> anyhow::Result<Self> {
+        let told = outward::control_of_command();
+        let told = told.context("--control URL (or MONETA_CONTROL) says which control plane is asked")?;
+        let client = admin_port::client(&told.place().to_string(), patience)?;
+        Ok(Self { address: told.place().place().to_string(), client, environment: told.environment().to_owned() })
     }
 
     /// The page at `path`, which is JSON.

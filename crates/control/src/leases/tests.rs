@@ -149,7 +149,7 @@ fn at_most_fifteen_of_a_hundred_a_minute_become_away_and_one_always_may() {
     let mut fleet = Fleet::new(4, &[("feed", 40), ("others", 1_000), ("pair", 2)]);
     fleet.run(60);
     fleet.all(Way::Gone, |instance| &*instance.app != "others");
-    fleet.run(600);
+    fleet.run(900);
     for (app, most, all) in [("feed", 6, 40), ("pair", 1, 2)] {
         let times: Vec<u64> = fleet.away.iter().filter(|(one, _)| &*one.app == app).map(|(_, at)| *at).collect();
         assert_eq!(times.len(), all, "in the end all of {app} are");

@@ -17,7 +17,6 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub fn command() -> Command {
     Command::new("status")
         .about("Show the fleet: its regions, zones, apps and instances")
-        .args(control_url::arguments())
         .arg(Arg::new("app").long("app").value_name("APP").help("One app alone, with its instances"))
         .arg(Arg::new("json").long("json").action(ArgAction::SetTrue).help("Print it as JSON"))
 }
@@ -27,7 +26,7 @@ pub fn command() -> Command {
 /// # Errors
 /// If the control plane does not answer, or says no.
 pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
-    let control = control_url::Control::of(matches, PATIENCE)?;
+    let control = control_url::Control::of_command(PATIENCE)?;
     let of = &control.environment;
     let app = matches.get_one::<String>("app");
     let status = control.get(&format!("/v1/{of}/status"), &[])?;

@@ -63,7 +63,6 @@ pub fn command() -> Command {
         .subcommand_required(true)
         .arg_required_else_help(true)
         .arg(required("app", "The app"))
-        .args(control_url::arguments().map(|argument| argument.global(true)))
         .arg(Arg::new("why").long("why").value_name("TEXT").global(true).help("Why, for the audit"))
         .arg(
             Arg::new("expect-epoch")
@@ -83,7 +82,7 @@ pub fn command() -> Command {
 /// If the control plane does not answer, or says no.
 pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     let Some((what, of)) = matches.subcommand() else { unreachable!("clap asks for one") };
-    let control = control_url::Control::of(of, PATIENCE)?;
+    let control = control_url::Control::of_command(PATIENCE)?;
     let app = matches.get_one::<String>("app").context("clap asks for an app")?;
     let path = format!("/v1/{}/topologies/{app}", control.environment);
     let page = match what {

@@ -115,7 +115,7 @@ fn a_user_does_what_its_roles_say_in_its_environment_and_sees_nothing_of_another
     assert_eq!(feed.round().0.len(), 3);
     let (_, acts) = control.ask_as(root, "GET", "/v1/prod/audit", &nothing);
     let who: Vec<&Value> = acts["acts"].as_array().unwrap().iter().map(|act| &act["who"]).collect();
-    assert_eq!(who, ["node", "ops", "ops", "node"]);
+    assert_eq!(who, ["node", "node", "ops", "ops", "node"]);
     control.end();
 }
 

@@ -25,7 +25,6 @@ pub fn command() -> Command {
     Command::new("backup")
         .about("Write all that a running control plane keeps to a file")
         .arg(file().help("The file; it is there whole or not at all"))
-        .args(control_url::arguments())
 }
 
 /// The subcommand that puts one back.
@@ -49,7 +48,7 @@ pub fn restore_command() -> Command {
 /// If the control plane does not answer, says no, or the file cannot be written.
 pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     let path: &PathBuf = matches.get_one("file").context("clap asks for a file")?;
-    let answer = control_url::Control::of(matches, PATIENCE)?.open("/v1/backup")?;
+    let answer = control_url::Control::of_command(PATIENCE)?.open("/v1/backup")?;
     let name = path.file_name().with_context(|| format!("{} is no file", path.display()))?.to_string_lossy();
     let beside = Beside(path.with_file_name(format!(".{name}.{}", std::process::id())));
     let taken = beside.fill(answer).and_then(|count| {
