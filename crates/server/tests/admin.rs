@@ -44,6 +44,29 @@ fn metrics_count_the_traffic() {
 }
 
 #[test]
+fn one_key_is_told_and_left_as_it_is() {
+    let server = start();
+    let mut client = server.connect();
+    client.ask("set a 7 0 5\r\nhello\r\n", "STORED\r\n");
+    let told = |query: &str| {
+        let (status, page) = fetch(&server, &format!("/key?{query}"));
+        (status, serde_json::from_str::<serde_json::Value>(&page).unwrap_or_default())
+    };
+    let (status, page) = told("key=a");
+    assert_eq!(status, 200);
+    assert_eq!((&page["found"], &page["flags"], &page["bytes"]), (&true.into(), &7.into(), &5.into()), "{page}");
+    assert_eq!((&page["expiry"], &page["fetched"]), (&serde_json::Value::Null, &false.into()), "{page}");
+    assert!(page.get("value64").is_none());
+    assert_eq!(told("key64=YQ%3D%3D&value=1").1["value64"], "aGVsbG8=");
+    // Looking is no reading.
+    assert_eq!(told("key=a").1["fetched"], false);
+    assert_eq!(told("key=none").1["found"], false);
+    for wrong in ["", "key=", "key=a&key64=YQ==", "key64=!", "key=a&other=1", &format!("key={}", "k".repeat(251))] {
+        assert_eq!(told(wrong).0, 400, "{wrong}");
+    }
+}
+
+#[test]
 fn a_compare_and_swap_counts_once() {
     let server = start();
     let mut client = server.connect();

@@ -3,6 +3,7 @@
 //! Calls to the store run on helper threads for a bounded time.
 
 mod changes;
+mod key;
 mod metrics;
 pub(crate) mod observed;
 mod pages;
@@ -49,6 +50,7 @@ pub(crate) fn show(observed: &Arc<Observed>, desk: &Desk) {
         Route::get("/stats", pages::stats, shown()),
         Route::get("/proxy", pages::proxy, shown()),
         Route::get("/changes", changes::changes, shown()).in_places(Places::Feed).needs(Right::Replicate),
+        Route::get("/key", key::key, shown()).needs(Right::List),
         Route::get("/feed/readers", changes::readers, shown()),
     ];
     desk.show(Arc::<Observed>::clone(observed), pages);
