@@ -26,6 +26,7 @@
 //! | [`backup`] | all of it, in a file |
 //! | [`names`] | names and keys |
 //! | [`pages`] | the routes |
+//! | [`eureka`] | the same for clients of Eureka |
 //! | [`metrics`](mod@metrics) | metrics, and readiness |
 
 pub mod audit;
@@ -33,6 +34,7 @@ pub mod backup;
 pub mod commits;
 pub mod control;
 pub mod error;
+pub mod eureka;
 mod feed;
 pub mod instances;
 pub mod journal;

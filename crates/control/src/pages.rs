@@ -1,6 +1,6 @@
 //! The pages: what is asked of this process over HTTP. `docs/control-api.md` lists them, and a test holds it to this.
 
-mod answer;
+pub(crate) mod answer;
 mod feed;
 mod fleet;
 mod instances;

@@ -28,7 +28,7 @@ pub(super) fn answered<T: Serialize>(result: Result<T, Refusal>) -> Response {
 }
 
 /// The body of a request, within the limit of its page.
-pub(super) struct Body(pub(super) Bytes);
+pub(crate) struct Body(pub(crate) Bytes);
 
 impl<S: Send + Sync> FromRequest<S> for Body {
     type Rejection = Refusal;
