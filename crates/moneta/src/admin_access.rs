@@ -31,6 +31,20 @@ pub fn config(
     users: Option<&Arc<Users>>,
     audit: Option<&Arc<Audit>>,
 ) -> anyhow::Result<AdminConfig> {
+    config_in(options, tls, users, audit, None)
+}
+
+/// The same, of a listener whose paths name no environment: all that is asked there is of this one.
+///
+/// # Errors
+/// As [`config`].
+pub fn config_in(
+    options: &Values,
+    tls: Option<&Arc<Tls>>,
+    users: Option<&Arc<Users>>,
+    audit: Option<&Arc<Audit>>,
+    environment: Option<&str>,
+) -> anyhow::Result<AdminConfig> {
     let wants = wants_certificates(options);
     let may_have = users.is_some() && options.get(&TLS_CA).is_some();
     // Health checks need no certificate.
@@ -43,7 +57,7 @@ pub fn config(
         metrics_are_open,
     };
     let guard = match users {
-        Some(users) => of_users(users, audit.cloned(), door),
+        Some(users) => of_users(users, audit.cloned(), door, environment.map(Into::into)),
         None if wants => certified(metrics_are_open),
         None => Guard::default(),
     };
@@ -61,7 +75,12 @@ struct Door {
 }
 
 /// Admits users who have the right, by certificate or token.
-fn of_users(users: &Arc<Users>, audit: Option<Arc<Audit>>, door: Door) -> Guard {
+fn of_users(
+    users: &Arc<Users>,
+    audit: Option<Arc<Audit>>,
+    door: Door,
+    environment: Option<Box<str>>,
+) -> Guard {
     let users = Arc::clone(users);
     Guard::new(move |asked: &AccessRequest<'_>| {
         let from = asked.from.to_string();
@@ -76,7 +95,7 @@ fn of_users(users: &Arc<Users>, audit: Option<Arc<Audit>>, door: Door) -> Guard 
             }
         };
         if let moneta_admin::Right::Role(role) = asked.right {
-            let may = control_access::may_ask(&user, role, asked) && user.may_use(LISTENER);
+            let may = control_access::may_ask(&user, role, asked, environment.as_deref()) && user.may_use(LISTENER);
             if !may {
                 users.count_refusal(user.name(), Right::Operate);
             }

@@ -7,9 +7,10 @@ use moneta_admin::{AccessRequest, Role as Asked};
 use moneta_control::{Access, Who};
 use moneta_users::{Role, User, Users};
 
-/// Whether a user may ask for a page, as far as its path tells: its environment, and its app where it has one.
-pub fn may_ask(user: &User, role: Asked, asked: &AccessRequest<'_>) -> bool {
-    match asked.parameter("environment") {
+/// Whether a user may ask for a page, as far as its path tells: its environment, and its app where it has one. `environment`: that
+/// of all pages whose path names none.
+pub fn may_ask(user: &User, role: Asked, asked: &AccessRequest<'_>, environment: Option<&str>) -> bool {
+    match asked.parameter("environment").or(environment) {
         Some(environment) => may(user, environment, role, asked.parameter("app")),
         // Of all environments.
         None => role != Asked::Follow && user.fleet().may_everywhere(named(role)),

@@ -4,16 +4,18 @@ mod backup;
 mod reload;
 
 use std::io::{Write, stdout};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use clap::{ArgMatches, Command};
-use moneta_admin::{AdminConfig, AdminError, Limits};
-use moneta_control::{Control, ControlConfig, Watched, pages};
+use moneta_admin::{Admin, AdminConfig, AdminError, Limits};
+use moneta_control::{Access, Control, ControlConfig, Watched, eureka, pages};
 use moneta_ledger::{Embedded, Ledger};
 use moneta_net::HostPort;
+use moneta_options::declaration::Declaration;
 use moneta_options::stray;
 use moneta_options::values::Values;
 use moneta_process::Process;
@@ -24,7 +26,7 @@ use moneta_process::startup::Startup;
 
 use crate::admin_access;
 use crate::control_access::ByUsers;
-use crate::options::of_control::{self, DATA, LISTEN, RENEW_EVERY};
+use crate::options::of_control::{self, DATA, EUREKA, EUREKA_ENVIRONMENT, LISTEN, RENEW_EVERY};
 use crate::options::sections::access::note_users;
 use crate::options::sections::operation::{self, LAME_DUCK};
 use crate::options::sections::tls;
@@ -71,10 +73,10 @@ pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     let tls = tls::load(&options)?;
     let (audit, users) = (users::audit(&options)?, users::open(&options)?);
     let desk = admin_access::config(&options, tls.as_ref(), users.as_ref(), audit.as_ref())?;
-    let limits = limits();
-    raise_descriptors(limits.connections() as u64 + DESCRIPTORS);
-    let names = desk.names.iter().cloned().chain([address.host.clone()]).collect();
-    let mut process = begin(&options, &address, AdminConfig { limits, names, ..desk })?;
+    let listeners = 1 + u64::from(options.get(&EUREKA).is_some());
+    raise_descriptors(listeners * limits().connections() as u64 + DESCRIPTORS);
+    let mut process =
+        begin(&options, &address, AdminConfig { limits: limits(), names: named(&desk, &address), ..desk })?;
     for (variable, option) in stray::misspelt(&of_control::ALL, std::env::vars_os().map(|(name, _)| name)) {
         tracing::warn!(variable, "not an option and ignored; did you mean {option}?");
     }
@@ -96,18 +98,26 @@ pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
         level: process.log().level.clone(),
         users: users.clone(),
         certificates,
-        audit,
+        audit: audit.clone(),
     };
     let reload = reload::Reload::new(matches.clone(), options.clone(), live);
     process.answer_signals(move || reload.run())?;
-    let routes = pages::routes(&control, Arc::new(ByUsers(users)));
-    process.desk().show(Arc::new(Watched(control)), routes);
+    let access: Arc<dyn Access> = Arc::new(ByUsers(users.clone()));
+    if let Some(address) = options.get(&EUREKA) {
+        let environment = options.get(&EUREKA_ENVIRONMENT).unwrap_or_default();
+        let desk = admin_access::config_in(&options, tls.as_ref(), users.as_ref(), audit.as_ref(), Some(&environment))?;
+        let config = AdminConfig { limits: limits(), names: named(&desk, &address), ..desk };
+        let routes = eureka::routes(&control, Arc::clone(&access), &environment);
+        let admin = Admin::start(place(&EUREKA, &address)?, config, routes)
+            .map_err(|error| anyhow!("{error}; --eureka takes another address"))?;
+        process.at_end("eureka", CLOSE_WITHIN, move || drop(admin));
+    }
+    process.desk().show(Arc::new(Watched(Arc::clone(&control))), pages::routes(&control, access));
     process.run(|desk| greet(&options, desk.address()))
 }
 
 fn begin(options: &Values, address: &HostPort, desk: AdminConfig) -> anyhow::Result<Process> {
-    let found = address.resolve().with_context(|| format!("listen: `{address}` cannot be looked up"))?;
-    let place = found.into_iter().next().with_context(|| format!("listen: `{address}` has no address"))?;
+    let place = place(&LISTEN, address)?;
     let log: LogSettings = operation::log(options);
     let about = About { program: "moneta", version: env!("CARGO_PKG_VERSION"), role: "control" };
     let beginning = Beginning { about, startup: Startup::default(), log, admin: Some(place), desk };
@@ -115,6 +125,18 @@ fn begin(options: &Values, address: &HostPort, desk: AdminConfig) -> anyhow::Res
         Some(AdminError::Listen { .. }) => anyhow!("{error}; --listen takes another address"),
         _ => error,
     })
+}
+
+/// The address that an option names, looked up.
+fn place(option: &dyn Declaration, address: &HostPort) -> anyhow::Result<SocketAddr> {
+    let key = option.about().key;
+    let found = address.resolve().with_context(|| format!("{key}: `{address}` cannot be looked up"))?;
+    found.into_iter().next().with_context(|| format!("{key}: `{address}` has no address"))
+}
+
+/// The hosts that requests may be for: with the one by which the listener is named.
+fn named(desk: &AdminConfig, address: &HostPort) -> Vec<String> {
+    desk.names.iter().cloned().chain([address.host.clone()]).collect()
 }
 
 /// The ledger in the folder of `--data`, which is made if it is not there.

@@ -10,6 +10,7 @@ use moneta_options::file::{ConfigFile, Schema};
 use moneta_options::kinds::address::AdminAddress;
 use moneta_options::kinds::numbers::Seconds;
 use moneta_options::kinds::paths::File;
+use moneta_options::kinds::words::Name;
 use moneta_options::report::Refused;
 use moneta_options::section;
 use moneta_options::sources::{Environment, Flags, gather};
@@ -30,6 +31,15 @@ section! {
     /// Address that instances, proxies and operators ask, over HTTP. Beyond this machine it takes users.
     LISTEN: AdminAddress = Opt::new("listen", AdminAddress, || Some(HostPort::new("127.0.0.1", 11_290)))
         .when("When the fleet is on more machines than this one.");
+
+    /// Address where clients of Eureka register and ask, over HTTP. Beyond this machine it takes users, who log in by basic
+    /// authentication (`http://USER:SECRET@HOST:PORT/eureka`) or a certificate.
+    EUREKA: AdminAddress = Opt::new("eureka", AdminAddress, || None).example("\"127.0.0.1:8761\"")
+        .when("When services that speak Eureka's protocol, such as EVCache's client, are to find the fleet or be in it.");
+
+    /// Environment that everything is of which clients of Eureka register and are told.
+    EUREKA_ENVIRONMENT: Name = Opt::new("eureka_environment", Name, || Some("default".to_owned()))
+        .when("With eureka, where the fleet's environment has another name.");
 
     /// How often instances renew that ask for nothing else: three missed renewals make one suspect.
     RENEW_EVERY: Seconds = Opt::new("renew_every", Seconds { min: 1, max: 300 }, || Duration::from_secs(30))
@@ -97,6 +107,14 @@ pub fn resolve(matches: &ArgMatches, environment: impl Fn(&str) -> Option<OsStri
         }
         Some(_) => {}
     }
+    if values.get(&EUREKA).is_some_and(|address| !is_loopback(&address)) && values.get(&USERS).is_none() {
+        let range = "an address of this machine alone, as 127.0.0.1, unless users are given";
+        refusals.push(values.refuse(&EUREKA, range));
+    }
+    let environment = values.get(&EUREKA_ENVIRONMENT).unwrap_or_default();
+    if moneta_control::names::check("an environment", &environment).is_err() {
+        refusals.push(values.refuse(&EUREKA_ENVIRONMENT, "the name of an environment"));
+    }
     if values.get(&TLS_KEY).is_some() && !has_certificate {
         refusals.push(values.refuse(&TLS_KEY, "given together with tls_cert, the certificate whose key it is"));
     }
@@ -128,6 +146,8 @@ mod tests {
             &["--data", "/d", "--listen", "0.0.0.0:1"][..],
             &["--data", "/d", "--listen", "10.0.0.1:1"],
             &["--data", "/d", "--listen", "off"],
+            &["--data", "/d", "--eureka", "0.0.0.0:1"],
+            &["--data", "/d", "--eureka-environment", "a/b"],
             &["--data", "/d", "--tls-key", "/k"],
             &["--data", "/d", "--tls-clients", "require"],
             &[],

@@ -59,10 +59,7 @@ impl KeyQuery {
 }
 
 /// What the store holds under a key.
-pub(super) async fn key(
-    State(shown): State<Arc<Shown>>,
-    asked: Result<Query<KeyQuery>, QueryRejection>,
-) -> Response {
+pub(super) async fn key(State(shown): State<Arc<Shown>>, asked: Result<Query<KeyQuery>, QueryRejection>) -> Response {
     let asked = match asked {
         Ok(Query(asked)) => asked,
         Err(wrong) => return (StatusCode::BAD_REQUEST, format!("{wrong}\n")).into_response(),
