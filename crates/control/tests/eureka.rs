@@ -170,7 +170,7 @@ fn nodes_of_moneta_appear_as_evcaches_client_expects_them() {
     let record = json!({ "kind": "node", "addresses": { "cache": "10.0.0.7:11311", "admin": "10.0.0.7:11280" }, "zone": "us-east-1c",
         "replica": "group-a", "slot": "a0", "status": "STARTING" });
     let record = Record::read(record.to_string().as_bytes()).unwrap();
-    pollster::block_on(server.control.register(Who::default(), "default", "cache", "i-1", record)).unwrap();
+    pollster::block_on(server.control.register(Who::default(), &Open, ("default", "cache", "i-1"), record)).unwrap();
     server.until_hash("STARTING_1_");
     let node = server.json("/eureka/v2/apps/CACHE/i-1")["instance"].clone();
     assert_eq!(

@@ -75,12 +75,7 @@ struct Door {
 }
 
 /// Admits users who have the right, by certificate or token.
-fn of_users(
-    users: &Arc<Users>,
-    audit: Option<Arc<Audit>>,
-    door: Door,
-    environment: Option<Box<str>>,
-) -> Guard {
+fn of_users(users: &Arc<Users>, audit: Option<Arc<Audit>>, door: Door, environment: Option<Box<str>>) -> Guard {
     let users = Arc::clone(users);
     Guard::new(move |asked: &AccessRequest<'_>| {
         let from = asked.from.to_string();

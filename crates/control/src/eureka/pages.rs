@@ -239,7 +239,8 @@ async fn put(eureka: &Eureka, who: Who, instance: &Instance) -> Result<(), Refus
         return Err(Refusal::too_large(format!("an instance has at most {RECORD_MAX} bytes")));
     }
     let environment = eureka.registry.environment();
-    eureka.control.register(who, environment, &instance.app, &instance.id, record).await?;
+    let place = (environment, instance.app.as_str(), instance.id.as_str());
+    eureka.control.register(who, &*eureka.access, place, record).await?;
     eureka.registry.invalidate();
     Ok(())
 }
