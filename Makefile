@@ -46,7 +46,7 @@ needs = @scripts/setup.sh --check $(1) || $(MAKE) --no-print-directory setup FOR
 help:
 	@echo 'make setup         install what tests and lint need; FOR=clients for Go and Java. The others call it where something is missing'
 	@echo 'make run           start a node on 127.0.0.1:11211, with $(FLASH) for its SSD tier'
-	@echo 'make cluster       start three zones of two nodes and a proxy each on this machine, and say what to try; TLS=1: over TLS'
+	@echo 'make cluster       start three zones of two nodes and a proxy each and a control plane on this machine, and say what to try; TLS=1: over TLS'
 	@echo 'make install       the full release build, as moneta in $(DESTDIR)$(PREFIX)/bin; PREFIX and DESTDIR choose where'
 	@echo 'make test          everything but RocksDB and the Go and Java clients; TEST_JOBS (2) test programs at a time'
 	@echo 'make test-engines  the engines on RocksDB and LMDB in a node; compiles RocksDB, 20 minutes on two cores'

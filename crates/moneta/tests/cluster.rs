@@ -59,7 +59,7 @@ impl Folder {
 impl Drop for Folder {
     fn drop(&mut self) {
         // A test that fails must not leave processes.
-        for pid in self.pids().into_iter().flatten() {
+        for pid in self.pids().into_iter().chain([self.pid("control")]).flatten() {
             let path = self.path().as_os_str().as_encoded_bytes();
             let ours = fs::read(format!("/proc/{pid}/cmdline"))
                 .is_ok_and(|line| line.windows(path.len()).any(|window| window == path));
@@ -260,6 +260,9 @@ fn a_cluster_starts_loses_a_node_gets_it_back_and_ends() {
     let status = printed(&mut folder.cluster("status", &[]));
     assert_eq!(status.lines().filter(|line| line.ends_with("ready")).count(), NAMES.len(), "{status}");
 
+    let control = || folder.line("control");
+    until("the control plane knows all", || control().ends_with("instances: 9 UP"));
+
     // Each zone has what any proxy was told, and one node of it.
     let proxies = ["proxy-a", "proxy-b", "proxy-c"].map(|name| folder.address(name));
     assert_eq!(ask(&proxies[0], "set greeting 0 0 5\r\nhello\r\n"), "STORED\r\n");
@@ -297,7 +300,7 @@ fn a_cluster_starts_loses_a_node_gets_it_back_and_ends() {
     });
 
     let said = printed(&mut folder.cluster("down", &[]));
-    assert!(said.starts_with("9 processes ended."), "{said}");
+    assert!(said.starts_with("10 processes ended."), "{said}");
     assert!(folder.pids().iter().all(Option::is_none));
     for pid in again.into_iter().flatten() {
         assert!(fs::read_link(format!("/proc/{pid}/exe")).is_err(), "process {pid} is still there");
@@ -448,10 +451,10 @@ fn ports_that_stay_are_those_that_the_system_gives_to_none() {
     assert_eq!(ports::outside("32768\t60999\n"), 10_240..32_768);
     assert_eq!(ports::outside("1024 50000"), 50_001..65_535);
     assert_eq!(ports::outside(""), 10_240..32_768);
-    let threads: Vec<_> = (0..8).map(|_| std::thread::spawn(|| ports::claim(18).unwrap())).collect();
+    let threads: Vec<_> = (0..8).map(|_| std::thread::spawn(|| ports::claim(19).unwrap())).collect();
     let claimed: Vec<_> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
     let ports: HashSet<u16> = claimed.iter().flat_map(|claimed| claimed.ports.iter().copied()).collect();
-    assert_eq!(ports.len(), 8 * 18, "none is claimed twice");
+    assert_eq!(ports.len(), 8 * 19, "none is claimed twice");
     let allowed = ports::outside(&fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap());
     assert!(ports.iter().all(|port| allowed.contains(port)), "{ports:?}");
 }
@@ -464,7 +467,7 @@ fn a_port_that_is_taken_is_named_and_nothing_is_left_behind() {
     let said = refused(&mut folder.cluster("up", &["--port", &port]), 1);
     assert!(said.contains(&format!("port {port} is taken")), "{said}");
     let said = refused(&mut folder.cluster("up", &["--port", "65530"]), 1);
-    assert!(said.contains("there are no 18 ports from 65530 on") || said.contains("is taken"), "{said}");
+    assert!(said.contains("there are no 19 ports from 65530 on") || said.contains("is taken"), "{said}");
     let said = refused(&mut folder.cluster("down", &[]), 1);
     assert!(said.contains("no cluster in"), "{said}");
 }

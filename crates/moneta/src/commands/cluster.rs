@@ -1,10 +1,12 @@
-//! `moneta cluster`: a cluster on this machine, to try things on: three zones of two nodes each, and a proxy for each zone.
+//! `moneta cluster`: a cluster on this machine, to try things on: three zones of two nodes each, a proxy for each
+//! zone, and a control plane that all of them follow.
 //!
 //! It is a demonstration and a test bed. It starts what does not run and ends what runs; it watches nothing.
 
 mod admin;
 mod certificates;
 mod plan;
+mod plane;
 mod private;
 mod process;
 mod roll;
@@ -22,6 +24,7 @@ use nix::fcntl::{Flock, FlockArg};
 
 use self::certificates::Certificates;
 use self::plan::{Plan, Sizes};
+use self::plane::Plane;
 use self::roll::RollArgs;
 use self::users::Users;
 use crate::outward;
@@ -37,7 +40,7 @@ struct Folder {
 struct UpArgs {
     #[command(flatten)]
     folder: Folder,
-    /// First of 18 ports in a row; 0: any that are free [default: 21100]
+    /// First of 19 ports in a row; 0: any that are free [default: 21100]
     #[arg(long, value_name = "PORT")]
     port: Option<u16>,
     /// RAM of each node, as --memory of `moneta serve` [default: 64m]
@@ -58,7 +61,7 @@ pub fn command() -> Command {
          another cluster.",
     );
     Command::new("cluster")
-        .about("Try a cluster on this machine: three zones of two nodes, a proxy for each zone")
+        .about("Try a cluster on this machine: three zones of two nodes, a proxy for each zone, and a control plane")
         .after_help(
             "docs/cluster.md says what a cluster is. This is to try one: nothing here watches or restarts processes.",
         )
@@ -124,12 +127,17 @@ fn up(args: &UpArgs) -> anyhow::Result<()> {
             if plan.tls {
                 Certificates::of(dir).make(&plan)?;
                 Users(dir).make(&plan)?;
+                // Users of the control plane have rights of their own.
+                plan.control = None;
             }
             plan.store(dir)?;
             plan
         }
     };
     reach(dir, &plan)?;
+    if let Some(plane) = Plane::of(dir, &plan) {
+        plane.start(&plan)?;
+    }
     for process in &plan.processes {
         if process::pid(dir, process).is_none() {
             process::start(dir, &plan, process)?;
@@ -162,10 +170,18 @@ fn down(folder: &Folder) -> anyhow::Result<()> {
     // Proxies first: a client should not be told of nodes that fail because they end.
     let pids: Vec<_> =
         plan.processes.iter().rev().filter_map(|process| Some((process, process::pid(&dir, process)?))).collect();
-    for (process, pid) in &pids {
-        process::stop(&dir, process, *pid)?;
+    for is_proxy in [true, false] {
+        let together = || pids.iter().filter(|(process, _)| process.proxy == is_proxy);
+        for (process, pid) in together() {
+            process::tell(process, *pid)?;
+        }
+        for (process, pid) in together() {
+            process::wait_for_end(&dir, process, *pid)?;
+        }
     }
-    screen::ended(&dir, pids.len())
+    // Last: the others tell it that they leave.
+    let plane = Plane::of(&dir, &plan).map(|plane| plane.stop()).transpose()?;
+    screen::ended(&dir, pids.len() + usize::from(plane == Some(true)))
 }
 
 fn planned(dir: &Path) -> anyhow::Result<(PathBuf, Plan)> {

@@ -15,7 +15,8 @@ pub const HOST: &str = "127.0.0.1";
 const ZONES: [&str; 3] = ["a", "b", "c"];
 const NODES_PER_ZONE: usize = 2;
 /// Ports that a plan has: one to serve on and one for admin, for each node and each zone's proxy.
-pub const PORTS: usize = 2 * ZONES.len() * (NODES_PER_ZONE + 1);
+/// The last one is the control plane's.
+pub const PORTS: usize = 2 * ZONES.len() * (NODES_PER_ZONE + 1) + 1;
 const FILE: &str = "plan.toml";
 /// The topology that proxies read.
 pub const TOPOLOGY: &str = "topology.toml";
@@ -28,6 +29,9 @@ pub struct Plan {
     /// Whether clients have to be users; an older build made plans with TLS and without users.
     #[serde(default)]
     pub users: bool,
+    /// The port of the control plane; a plan of an older build has none, and its processes read files.
+    #[serde(default)]
+    pub control: Option<u16>,
     pub sizes: Sizes,
     /// Nodes, then proxies.
     pub processes: Vec<Process>,
@@ -76,6 +80,7 @@ impl Plan {
             ZONES.iter().flat_map(|zone| (0..NODES_PER_ZONE).map(move |node| (*zone, format!("{zone}{node}"), false)));
         let proxies = ZONES.iter().map(|zone| (*zone, format!("proxy-{zone}"), true));
         let named: Vec<_> = nodes.chain(proxies).collect();
+        let (control, ports) = ports.split_last().context("there are ports")?;
         let (serving, admin) = ports.split_at(named.len());
         let processes = (0u8..).zip(named).zip(serving.iter().zip(admin)).map(
             |((writer, (zone, name, proxy)), (&port, &admin))| Process {
@@ -87,7 +92,7 @@ impl Plan {
                 admin,
             },
         );
-        Ok(Self { tls: false, users: false, sizes, processes: processes.collect() })
+        Ok(Self { tls: false, users: false, control: Some(*control), sizes, processes: processes.collect() })
     }
 
     /// The plan in `dir`; `None`: there is none yet.
@@ -98,6 +103,15 @@ impl Plan {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error).with_context(|| path.display().to_string()),
         }
+    }
+
+    /// The zones of its processes.
+    pub fn zones(&self) -> Vec<&str> {
+        let mut zones: Vec<&str> = self.processes.iter().map(|process| process.zone.as_str()).collect();
+        zones.dedup();
+        zones.sort_unstable();
+        zones.dedup();
+        zones
     }
 
     /// Writes the plan, and the topology before it: a folder with a plan has both.
@@ -134,4 +148,22 @@ fn ports(first: u16) -> anyhow::Result<Vec<u16>> {
             .with_context(|| format!("port {port} is taken; give another first port by --port, or 0 for any"))?;
     }
     Ok((first..=last).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plan_of_an_older_build_has_no_control_plane() {
+        let text = "[sizes]\nmemory = \"64m\"\nflash = \"256m\"\n[[processes]]\nname = \"a0\"\nzone = \"a\"\nproxy = false\nwriter = 0\nport = 1\nadmin = 2\n";
+        let plan: Plan = toml::from_str(text).unwrap();
+        assert_eq!((plan.control, plan.zones()), (None, vec!["a"]));
+        let sizes = Sizes { memory: "64m".into(), flash: "256m".into() };
+        let ports: Vec<u16> = (1..=PORTS as u16).collect();
+        let plan = Plan::on(&ports, sizes).unwrap();
+        assert_eq!((plan.control, plan.zones()), (Some(PORTS as u16), vec!["a", "b", "c"]));
+        let read: Plan = toml::from_str(&toml::to_string(&plan).unwrap()).unwrap();
+        assert_eq!(read.control, plan.control);
+    }
 }

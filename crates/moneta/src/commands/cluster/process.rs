@@ -13,6 +13,7 @@ use nix::unistd::Pid;
 use super::admin;
 use super::certificates::Certificates;
 use super::plan::{Plan, Process, TOPOLOGY};
+use super::plane::Plane;
 use super::users::Users;
 
 /// How long a process may take to be ready, or to end: a node that reads its SSD tier takes a while.
@@ -31,11 +32,16 @@ pub fn pid_file(dir: &Path, process: &Process) -> PathBuf {
 /// The process's number, if it runs.
 pub fn pid(dir: &Path, process: &Process) -> Option<Pid> {
     let path = pid_file(dir, process);
-    let pid: i32 = fs::read_to_string(&path).ok()?.trim().parse().ok()?;
-    // Another process may have the number of one that was killed; only this one was started with that file.
+    pid_of(&path, &path)
+}
+
+/// The process number in a file, if it is of a process that was started with `mark` as an argument: another one may have the number
+/// of one that was killed.
+pub fn pid_of(file: &Path, mark: &Path) -> Option<Pid> {
+    let pid: i32 = fs::read_to_string(file).ok()?.trim().parse().ok()?;
     let arguments = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
-    let path = path.as_os_str().as_encoded_bytes();
-    arguments.split(|byte| *byte == 0).any(|argument| argument == path).then_some(Pid::from_raw(pid))
+    let mark = mark.as_os_str().as_encoded_bytes();
+    arguments.split(|byte| *byte == 0).any(|argument| argument == mark).then_some(Pid::from_raw(pid))
 }
 
 /// Starts it, and waits until it listens.
@@ -54,13 +60,19 @@ pub fn start(dir: &Path, plan: &Plan, process: &Process) -> anyhow::Result<()> {
     command.arg(if process.proxy { "proxy" } else { "serve" }).arg("--daemon").arg("--pidfile").arg(&pid_file);
     command.args(["--listen", "127.0.0.1", "--threads", "1", "--port", &process.port.to_string()]);
     command.args(["--admin", &process.admin_address(), "--writer-id", &process.writer.to_string()]);
+    let plane = Plane::of(dir, plan);
+    command.args(plane.iter().flat_map(|plane| plane.options(process)));
     if process.proxy {
-        command.arg("--topology").arg(dir.join(TOPOLOGY)).args(["--zone", &process.zone]);
+        if plane.is_none() {
+            command.arg("--topology").arg(dir.join(TOPOLOGY)).args(["--zone", &process.zone]);
+        }
         command.arg("--hint-dir").arg(file(dir, process, "hints"));
     } else {
         let tier = format!("{}:{}", file(dir, process, "ssd").display(), plan.sizes.flash);
         command.args(["--cluster", "--memory", &plan.sizes.memory, "--flash", &tier]);
-        command.arg("--catch-up").arg(dir.join(TOPOLOGY));
+        if plane.is_none() {
+            command.arg("--catch-up").arg(dir.join(TOPOLOGY));
+        }
     }
     if plan.tls {
         command.args(Certificates::of(dir).options(process));
@@ -95,7 +107,17 @@ pub fn wait_until_ready(dir: &Path, process: &Process) -> anyhow::Result<()> {
 
 /// Ends it, and waits for that.
 pub fn stop(dir: &Path, process: &Process, running: Pid) -> anyhow::Result<()> {
-    kill(running, Signal::SIGTERM).with_context(|| format!("{} cannot be told to end", process.name))?;
+    tell(process, running)?;
+    wait_for_end(dir, process, running)
+}
+
+/// Tells it to end.
+pub fn tell(process: &Process, running: Pid) -> anyhow::Result<()> {
+    kill(running, Signal::SIGTERM).with_context(|| format!("{} cannot be told to end", process.name))
+}
+
+/// Waits for the end of one that was told to.
+pub fn wait_for_end(dir: &Path, process: &Process, running: Pid) -> anyhow::Result<()> {
     let from = Instant::now();
     while pid(dir, process).is_some() || holds_files(running) {
         if from.elapsed() > PATIENCE {
@@ -115,7 +137,7 @@ fn holds_files(pid: Pid) -> bool {
     state.is_some_and(|state| !matches!(state, 'Z' | 'X'))
 }
 
-fn last_line(log: &Path) -> String {
+pub fn last_line(log: &Path) -> String {
     let text = fs::read(log).unwrap_or_default();
     let text = String::from_utf8_lossy(&text);
     text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it has logged nothing").to_owned()

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use super::certificates::Certificates;
 use super::plan::{Plan, Process};
+use super::plane::Plane;
 use super::users::{self, Users};
 use super::{admin, process};
 use crate::this_program;
@@ -18,6 +19,9 @@ pub fn started(dir: &Path, plan: &Plan) -> anyhow::Result<()> {
     for process in &plan.processes {
         let Process { zone, name, .. } = process;
         writeln!(out, "{zone:<5} {name:<8} {:<16} {scheme}://{}", process.address(), process.admin_address())?;
+    }
+    if let Some(plane) = Plane::of(dir, plan) {
+        writeln!(out, "{:<5} {:<8} {:<16} the control plane", "", "control", plane.address())?;
     }
     let proxies: Vec<&Process> = plan.processes.iter().filter(|process| process.proxy).collect();
     let [near, far] = [proxies[0].port, proxies[1].port];
@@ -115,6 +119,17 @@ pub fn status(dir: &Path, plan: &Plan) -> anyhow::Result<bool> {
             }
             None => writeln!(out, "{0:<10} {0:<6} {0:<6} {0:<8} {state}", "-")?,
         }
+    }
+    if let Some(plane) = Plane::of(dir, plan) {
+        let pid = plane.pid();
+        let pid_text = pid.map_or_else(|| "-".to_owned(), |pid| pid.to_string());
+        let state = match (pid, plane.summary()) {
+            (None, _) => "does not run".to_owned(),
+            (_, Ok(summary)) => summary,
+            (_, Err(error)) => format!("does not answer: {error}"),
+        };
+        all_ready &= pid.is_some();
+        writeln!(out, "{:<5} {:<8} {:<16} {pid_text:<8} {:<34} {state}", "-", "control", plane.address(), "")?;
     }
     Ok(all_ready)
 }
