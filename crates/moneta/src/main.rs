@@ -52,6 +52,9 @@ fn cli() -> Command {
         .subcommand(outward::add_to(commands::bench::command()))
         .subcommand(outward::add_to(commands::verify::command()))
         .subcommand(outward::add_to(commands::feed::command()))
+        .subcommand(outward::add_to(commands::dump::command()))
+        .subcommand(outward::add_to(commands::populate::command()))
+        .subcommand(outward::add_to(commands::copy::command()))
         .subcommand(outward::add_to(commands::cluster::command()))
         .subcommand(commands::control::command())
         .subcommand(outward::add_to(commands::status::command()))
@@ -70,8 +73,9 @@ fn main() -> ExitCode {
         }
         error.exit()
     });
-    if let Some(("bench" | "verify" | "feed" | "cluster" | "route" | "status" | "topology", matches)) =
-        matches.subcommand()
+    let is_outward = ["bench", "verify", "feed", "dump", "populate", "copy", "cluster", "route", "status", "topology"];
+    if let Some((name, matches)) = matches.subcommand()
+        && is_outward.contains(&name)
         && let Err(error) = outward::take(matches)
     {
         return failed(&error);
@@ -83,6 +87,9 @@ fn main() -> ExitCode {
         Some(("config", matches)) => commands::config::run(matches),
         Some(("flash", matches)) => commands::flash::run(matches),
         Some(("feed", matches)) => commands::feed::run(matches),
+        Some(("dump", matches)) => commands::dump::run(matches),
+        Some(("populate", matches)) => commands::populate::run(matches),
+        Some(("copy", matches)) => commands::copy::run(matches),
         Some(("bench", matches)) => commands::bench::run(matches),
         Some(("control", matches)) => commands::control::run(matches),
         Some(("status", matches)) => commands::status::run(matches),

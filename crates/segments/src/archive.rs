@@ -49,6 +49,12 @@ pub trait Archive: Debug + Send + Sync {
     /// # Errors
     /// The store's.
     fn remove(&self, name: &str) -> io::Result<()>;
+
+    /// Removes what is left in a folder of files that processes began that were killed. Only who alone writes there may ask for it.
+    ///
+    /// # Errors
+    /// The store's.
+    fn tidy(&self, folder: &str) -> io::Result<()>;
 }
 
 /// A file that is being written. Dropped before it is finished, it is not there.
@@ -162,6 +168,20 @@ impl Archive for Directory {
             Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
             _ => Ok(()),
         }
+    }
+
+    fn tidy(&self, folder: &str) -> io::Result<()> {
+        let entries = match fs::read_dir(self.place(folder)?) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+            entries => entries?,
+        };
+        for entry in entries {
+            let entry = entry?;
+            if entry.file_name().to_string_lossy().ends_with(DRAFT) {
+                fs::remove_file(entry.path())?;
+            }
+        }
+        Ok(())
     }
 }
 

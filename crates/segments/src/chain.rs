@@ -47,6 +47,8 @@ pub struct Done {
 pub struct Chain {
     archive: Arc<dyn Archive>,
     name: String,
+    /// Where the first segment begins, if there is none yet.
+    start: String,
     segments: Vec<Committed>,
     done: Option<Done>,
 }
@@ -57,9 +59,18 @@ impl Chain {
     /// # Errors
     /// If the archive does not answer, a record is damaged, or there is a hole.
     pub fn open(archive: Arc<dyn Archive>, name: &str) -> Result<Self, SegmentError> {
-        let mut chain = Self { archive, name: name.to_owned(), segments: Vec::new(), done: None };
+        let (name, start) = (name.to_owned(), String::new());
+        let mut chain = Self { archive, name, start, segments: Vec::new(), done: None };
         chain.refresh()?;
         Ok(chain)
+    }
+
+    /// The same chain as it is now, also if it was begun anew since.
+    ///
+    /// # Errors
+    /// As [`Chain::open`].
+    pub fn reopened(&self) -> Result<Self, SegmentError> {
+        Self::open(Arc::clone(&self.archive), &self.name)
     }
 
     /// Looks for segments that came since.
@@ -152,7 +163,23 @@ impl Chain {
 
     /// Where the next segment begins; empty: at the begin of what the source holds.
     pub fn end(&self) -> &str {
-        self.segments.last().map_or("", |last| &last.footer.to)
+        self.segments.last().map_or(&self.start, |last| &last.footer.to)
+    }
+
+    /// Has the first segment begin at this cursor: where another chain says that its source is to be followed from.
+    ///
+    /// # Errors
+    /// If there are segments, and the first begins elsewhere.
+    pub fn start_at(&mut self, cursor: &str) -> Result<(), SegmentError> {
+        match self.segments.first() {
+            Some(first) if first.from != cursor => {
+                Err(self.hole(format!("it begins at {:?}, and {cursor:?} is looked for", first.from)))
+            }
+            _ => {
+                cursor.clone_into(&mut self.start);
+                Ok(())
+            }
+        }
     }
 
     /// Begins the next segment.
@@ -205,14 +232,14 @@ impl Chain {
         Ok(())
     }
 
-    /// Ends the chain.
+    /// Ends the chain. What came after it is to be followed from the cursor `to`; `None`: from where its last segment ended.
     ///
     /// # Errors
     /// If the archive does not take it.
-    pub fn finish(&mut self) -> Result<&Done, SegmentError> {
+    pub fn finish(&mut self, to: Option<&str>) -> Result<&Done, SegmentError> {
         let done = Done {
             segments: self.segments.len() as u64,
-            to: self.end().to_owned(),
+            to: to.unwrap_or(self.end()).to_owned(),
             watermark: self.segments.last().map_or(0, |last| last.footer.watermark),
             counts: self.segments.iter().fold(Counts::default(), |sum, segment| sum.and(segment.footer.counts)),
         };
@@ -249,12 +276,29 @@ impl Chain {
         }
     }
 
+    /// Removes all of it, the last segment first: what is left if that breaks off is a chain that is not done. Only who alone writes the
+    /// chain may ask for it.
+    ///
+    /// # Errors
+    /// If the archive does not answer.
+    pub fn remove(self) -> Result<(), SegmentError> {
+        let mut names = self.archive.list(&self.name).map_err(|error| SegmentError::archive(&self.name, error))?;
+        let rank = |name: &str| match name.rsplit('/').next() {
+            Some("DONE") => 0,
+            Some(file) if file.ends_with(".commit") => 1,
+            _ => 2,
+        };
+        names.sort_by(|one, other| rank(one).cmp(&rank(other)).then_with(|| other.cmp(one)));
+        names.iter().try_for_each(|name| self.archive.remove(name).map_err(|error| SegmentError::archive(name, error)))
+    }
+
     /// Removes segments that no record names and that are not among the next: what processes left that were killed. Only who alone
     /// writes the chain may ask for it.
     ///
     /// # Errors
     /// If the archive does not answer.
     pub fn sweep(&self) -> Result<usize, SegmentError> {
+        self.archive.tidy(&self.name).map_err(|error| SegmentError::archive(&self.name, error))?;
         let names = self.archive.list(&self.name).map_err(|error| SegmentError::archive(&self.name, error))?;
         let named: Vec<String> = self.segments.iter().map(|segment| self.place(&segment.segment)).collect();
         let left = names.iter().filter(|name| name.ends_with(".segment") && !named.contains(name));

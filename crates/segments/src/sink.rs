@@ -53,13 +53,25 @@ impl ChainSink {
         }
     }
 
-    /// No more comes: the chain is done. What is not committed is dropped.
+    /// Nothing is under way, and the source has come to this mark: has the chain end there, by a segment without changes if need be.
+    /// Else a source of which little is wanted would be asked again for all that it told meanwhile.
+    ///
+    /// # Errors
+    /// As [`ChainSink::reached`].
+    pub fn advance(&mut self, mark: &Mark) -> Result<(), SegmentError> {
+        if self.chain.end() != mark.cursor {
+            self.draft()?;
+        }
+        self.reached(mark, true)
+    }
+
+    /// No more comes: the chain is done. What is not committed is dropped. `to`: as of [`Chain::finish`].
     ///
     /// # Errors
     /// If the archive does not take it.
-    pub fn finish(mut self) -> Result<Chain, SegmentError> {
+    pub fn finish(mut self, to: Option<&str>) -> Result<Chain, SegmentError> {
         self.draft = None;
-        self.chain.finish()?;
+        self.chain.finish(to)?;
         Ok(self.chain)
     }
 

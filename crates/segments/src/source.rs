@@ -19,11 +19,13 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Reads the segments of a chain. After each comes its mark, so a reader goes on at whole segments. Items count as of when they were
-/// read from their source.
+/// read from their source, unless they are told [as recorded](ChainSource::as_recorded).
 pub struct ChainSource {
     chain: Chain,
     follows: bool,
     block_max: usize,
+    /// Items count as current, but for those that were not when they were read.
+    as_recorded: bool,
     /// The segment to read next.
     next: usize,
     open: Option<SegmentReader<Box<dyn Read + Send>>>,
@@ -34,7 +36,14 @@ pub struct ChainSource {
 impl ChainSource {
     /// Reads `chain`, in which no block has more raw bytes than `block_max`; `follows`: until it is done, and not only what it has.
     pub fn new(chain: Chain, follows: bool, block_max: usize) -> Self {
-        Self { chain, follows, block_max, next: 0, open: None, changes: VecDeque::new(), pace: Pace::of(0) }
+        let (changes, pace) = (VecDeque::new(), Pace::of(0));
+        Self { chain, follows, block_max, as_recorded: false, next: 0, open: None, changes, pace }
+    }
+
+    /// Tells items without the moment at which they were read: as current, but for those that were not even then.
+    #[must_use]
+    pub fn as_recorded(self) -> Self {
+        Self { as_recorded: true, ..self }
     }
 
     fn read(&mut self) -> Result<Option<Next>, SegmentError> {
@@ -51,7 +60,10 @@ impl ChainSource {
             return Ok(None);
         };
         if let Some(block) = reader.block()? {
-            self.changes.extend(block.changes.into_iter().map(|change| read_then(change, block.read_at)));
+            match self.as_recorded {
+                true => self.changes.extend(block.changes),
+                false => self.changes.extend(block.changes.into_iter().map(|change| read_then(change, block.read_at))),
+            }
             return Ok(None);
         }
         let segment = &self.chain.segments()[self.next];

@@ -68,7 +68,7 @@ fn a_chain_goes_on_where_it_ended() {
     let mut chain = open(folder.path()).unwrap();
     assert_eq!(chain.end(), "1-10");
     add(&mut chain, 10..15).unwrap();
-    let done = chain.finish().unwrap();
+    let done = chain.finish(None).unwrap();
     assert_eq!((done.segments, done.to.as_str(), done.watermark, done.counts.sets), (2, "1-15", 15, 15));
     assert!(matches!(add(&mut chain, 15..16), Err(SegmentError::Done { .. })));
 
@@ -206,7 +206,7 @@ fn a_pump_copies_a_chain_into_another() {
     let folder = tempfile::tempdir().unwrap();
     let mut chain = open(folder.path()).unwrap();
     (0..5).for_each(|number| add(&mut chain, number * 10..number * 10 + 10).unwrap());
-    chain.finish().unwrap();
+    chain.finish(None).unwrap();
     let other = Chain::open(archive(folder.path()), "other").unwrap();
     let form = Form { source: "a0".into(), segment_bytes: 2500, compresses: false };
     let sink = ChainSink::new(other, form, Box::new(|| 9));
@@ -225,7 +225,7 @@ fn a_pump_copies_a_chain_into_another() {
     pump.run(&mut Commits).unwrap();
     let mut sink = pump.into_sink();
     sink.settle().unwrap();
-    let copied = sink.finish().unwrap();
+    let copied = sink.finish(None).unwrap();
     let ends: Vec<_> = copied.segments().iter().map(|segment| segment.footer.to.as_str()).collect();
     assert_eq!(ends, ["1-20", "1-40", "1-50"], "a segment ends at the first mark after so many bytes");
     let [from, to] = [&chain, &copied].map(|chain| told(chain.clone(), Begin::Since(0)).unwrap());

@@ -277,10 +277,22 @@ impl Dialogue {
     /// # Errors
     /// Those of the connection, and when the server does not speak text.
     pub fn dump(&mut self) -> Result<(), DialogueError> {
+        self.dump_by(dump::REQUEST)
+    }
+
+    /// The same in the order of the server's hash table ([`dump::REQUEST_BY_HASH`]).
+    ///
+    /// # Errors
+    /// As [`Dialogue::dump`].
+    pub fn dump_by_hash(&mut self) -> Result<(), DialogueError> {
+        self.dump_by(dump::REQUEST_BY_HASH)
+    }
+
+    fn dump_by(&mut self, request: &[u8]) -> Result<(), DialogueError> {
         if self.dialect.protocol == Protocol::Binary {
             return Err(Unsupported("keys cannot be listed over the binary protocol").into());
         }
-        self.out.extend_from_slice(dump::REQUEST);
+        self.out.extend_from_slice(request);
         Ok(self.flush()?)
     }
 

@@ -1,4 +1,4 @@
-//! Lists of keys: `lru_crawler metadump all`, from memcached as from Moneta.
+//! Lists of keys: `lru_crawler metadump all` or `hash`, from memcached as from Moneta.
 
 use super::answer::Decoded;
 use super::failure::Broken;
@@ -6,6 +6,10 @@ use super::tokens::{self, next, number};
 
 /// Asks for the list of all keys.
 pub const REQUEST: &[u8] = b"lru_crawler metadump all\r\n";
+
+/// The same in the order of the hash table: a key that is read meanwhile is not passed over, as memcached does by its order of use.
+/// Servers of before memcached 1.6.10 refuse it.
+pub const REQUEST_BY_HASH: &[u8] = b"lru_crawler metadump hash\r\n";
 
 /// A line of the list.
 #[derive(Debug, PartialEq, Eq)]
@@ -52,7 +56,9 @@ pub fn line(input: &[u8]) -> Result<Line, Broken> {
         b"OK" | b"" => return Ok(Line::Other(length)),
         b"END" | b"EN" => return Ok(Line::End(length)),
         _ if line.starts_with(b"BUSY") => return Ok(Line::Busy),
-        _ if tokens::error(line).is_some() => return Ok(Line::Refused(tokens::readable(line))),
+        _ if line.starts_with(b"BADCLASS") || tokens::error(line).is_some() => {
+            return Ok(Line::Refused(tokens::readable(line)));
+        }
         _ => {}
     }
     Ok(Line::Key(dumped(line)?, length))
@@ -113,6 +119,9 @@ mod tests {
         assert_eq!(line(b"OK\r\n"), Ok(Line::Other(4)));
         assert_eq!(line(b"key=a"), Ok(Line::Partial));
         assert_eq!(line(b"BUSY currently\r\n"), Ok(Line::Busy));
+        for refusal in [&b"BADCLASS invalid class id\r\n"[..], b"ERROR\r\n"] {
+            assert!(matches!(line(refusal), Ok(Line::Refused(_))), "{}", refusal.escape_ascii());
+        }
     }
 
     #[test]

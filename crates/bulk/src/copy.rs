@@ -1,0 +1,229 @@
+//! From servers to servers, without files.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use moneta_feed::{Begin, Change, Mark, NodeSource, Sink, SinkError};
+use moneta_net::Endpoint;
+use serde::Serialize;
+
+use crate::dump::feed_request;
+use crate::error::BulkError;
+use crate::metered::{Metered, Moment};
+use crate::passage::{Checkpoint, Ended, Gaps, Passage};
+use crate::populate::{CLOCKS, ON_THE_WAY};
+use crate::server::Server;
+use crate::target::{Place, TargetSink, Written};
+use crate::walk::{WalkSource, Which};
+use crate::watch::{Counters, Counts, Watch};
+
+/// Failures in a row after which a source is given up.
+const FAILURES: u32 = 30;
+/// The name under which nodes list the reader of their changes.
+const READER: &str = "moneta-copy";
+
+/// What is copied, and how.
+#[derive(Clone, Debug)]
+pub struct CopyConfig {
+    /// Whose items.
+    pub from: Place,
+    /// Where they go.
+    pub to: Place,
+    /// Which.
+    pub which: Which,
+    /// After what is there what changes, until it is stopped.
+    pub follow: bool,
+    /// Items are of when they were read: a node that may have forgotten a delete since then does not create them.
+    pub strict: bool,
+    /// By lists of keys, also where feeds would do.
+    pub walk: bool,
+    /// Bytes a second of all sources together; 0: as fast as it goes.
+    pub rate: u64,
+    /// Largest value that is taken, in bytes.
+    pub value_max: usize,
+}
+
+/// What was copied.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Copied {
+    /// All that the sources held was read.
+    pub done: bool,
+    /// What was read of that.
+    pub base: Counts,
+    /// What was read of changes.
+    pub changes: Counts,
+    /// What became of both.
+    pub written: Written,
+}
+
+/// Copies what all sources hold, or with changes until it is stopped. Each source is read once, on a thread of its own.
+///
+/// # Errors
+/// If a server does not answer, a target does not take it, or changes are missing. The first of them ends all.
+pub fn copy(config: &CopyConfig, watch: &dyn Watch) -> Result<Copied, BulkError> {
+    let look = |nodes: &[Endpoint]| nodes.iter().map(Server::look).collect::<Result<Vec<_>, _>>();
+    let (sources, targets) = (look(&config.from.nodes)?, look(&config.to.nodes)?);
+    check(config, &sources, &targets)?;
+    if !config.follow && !config.strict {
+        watch.note(
+            "what is deleted or changed at the source while it is read will live as it was then; --follow goes on with changes",
+        );
+    }
+    let expected = sources.iter().map(|source| source.items).sum::<Option<u64>>();
+    watch.phase(if config.follow { "copying, then changes" } else { "copying" }, expected);
+    let job = Job {
+        config,
+        watch,
+        targets: &targets,
+        base: Counters::default(),
+        changes: Counters::default(),
+        ends: AtomicBool::new(false),
+        rate: config.rate.div_ceil(sources.len().max(1) as u64),
+    };
+    let run = |source| {
+        let ended = job.run(source);
+        // A copy that lacks the part of one source is none.
+        if ended.is_err() {
+            job.ends.store(true, Ordering::Relaxed);
+        }
+        ended
+    };
+    let ended: Vec<_> = thread::scope(|scope| {
+        let threads: Vec<_> = sources.iter().map(|source| scope.spawn(|| run(source))).collect();
+        let panicked = || BulkError::Archive("a thread that copied has panicked".to_owned());
+        threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| Err(panicked()))).collect()
+    });
+    let mut copied =
+        Copied { done: true, base: job.base.counts(), changes: job.changes.counts(), written: Written::default() };
+    for ended in ended {
+        let (done, written) = ended?;
+        copied.done &= done;
+        copied.written = copied.written.and(written);
+    }
+    Ok(copied)
+}
+
+/// Refuses to write a server to itself, and to follow to where changes cannot be applied.
+fn check(config: &CopyConfig, sources: &[Server], targets: &[Server]) -> Result<(), BulkError> {
+    for source in sources {
+        if config.follow {
+            source.cursor()?;
+        }
+        let number = source.cursor().map(|place| place.incarnation).ok();
+        let is_same = |target: &&Server| {
+            let own = target.cursor().map(|place| place.incarnation).ok();
+            target.endpoint.address == source.endpoint.address || number.is_some() && own == number
+        };
+        if let Some(target) = targets.iter().find(is_same) {
+            let reason = format!("is {}: it would be copied to itself", source.name());
+            return Err(BulkError::Unfit { server: target.name(), reason });
+        }
+    }
+    match targets.iter().find(|target| config.follow && !target.has_versions) {
+        Some(target) => Err(BulkError::Unfit {
+            server: target.name(),
+            reason: "knows no versions, and so not which of its items a change is newer than: leave --follow away".to_owned(),
+        }),
+        None => Ok(()),
+    }
+}
+
+struct Job<'a> {
+    config: &'a CopyConfig,
+    watch: &'a dyn Watch,
+    targets: &'a [Server],
+    base: Counters,
+    changes: Counters,
+    ends: AtomicBool,
+    /// Of each source.
+    rate: u64,
+}
+
+impl Job<'_> {
+    fn passage<'p>(&'p self, from: &'p str, counters: &'p Counters, gaps: Gaps) -> Passage<'p> {
+        let failures = if gaps == Gaps::End { None } else { Some(FAILURES) };
+        Passage { watch: self.watch, counters, from, gaps, failures, ends: &self.ends, rate: self.rate }
+    }
+
+    fn feed(&self, source: &Server, follow: bool, counters: &Counters) -> Metered<NodeSource> {
+        let which = &self.config.which;
+        let request = feed_request(which, follow, READER);
+        let moment = if self.config.strict { Moment::Before(ON_THE_WAY) } else { Moment::Told };
+        let node = NodeSource::new(source.endpoint.clone(), request, self.config.value_max);
+        Metered::new(node, which.clone(), moment, counters.clone())
+    }
+
+    /// All of one source. True: all that it held was read.
+    fn run(&self, source: &Server) -> Result<(bool, Written), BulkError> {
+        let name = source.name();
+        let mut sink = Copying { target: TargetSink::new(&self.config.to, self.targets)?, end: None };
+        let mut is_read = false;
+        // Without versions a key that is told twice keeps what was told first.
+        if source.has_log && !self.config.walk && self.targets.iter().all(|target| target.has_versions) {
+            let passage = self.passage(&name, &self.base, Gaps::EndUnlessBefore);
+            let (returned, ended) = passage.run(self.feed(source, false, &self.base), sink, Begin::Since(0), false);
+            sink = returned;
+            match ended? {
+                Ended::Over => is_read = true,
+                Ended::Stopped => return Ok((false, sink.target.written())),
+                Ended::Gap(_) => {
+                    self.watch.note(&format!("{name}: its feed does not reach back to its begin: its keys are listed"));
+                }
+            }
+        }
+        let mut from = sink.end.take().and_then(|end| end.cursor.parse().ok());
+        if !is_read {
+            from = source.cursor().ok();
+            let (which, value_max) = (self.config.which.clone(), self.config.value_max);
+            let walk = WalkSource::new(source.endpoint.clone(), which, value_max, self.base.clone());
+            let moment = if self.config.strict { Moment::Before(CLOCKS) } else { Moment::Current };
+            let walk = Metered::new(walk, Which::default(), moment, self.base.clone());
+            let passage = self.passage(&name, &self.base, Gaps::Pass);
+            let (returned, ended) = passage.run(walk, sink, Begin::Since(0), false);
+            sink = returned;
+            if ended? != Ended::Over {
+                return Ok((false, sink.target.written()));
+            }
+        }
+        if self.config.follow {
+            let place = from.map_or_else(|| source.cursor(), Ok)?;
+            self.watch.note(&format!("{name}: all that it held is copied; changes follow"));
+            let passage = self.passage(&name, &self.changes, Gaps::End);
+            let (returned, ended) =
+                passage.run(self.feed(source, true, &self.changes), sink, Begin::Cursor(place), true);
+            sink = returned;
+            if let Ended::Gap(gap) = ended? {
+                return Err(BulkError::Gap { server: name, gap });
+            }
+        }
+        Ok((true, sink.target.written()))
+    }
+}
+
+/// Nodes as the end of a run.
+struct Copying {
+    target: TargetSink,
+    /// How far it is.
+    end: Option<Mark>,
+}
+
+impl Sink for Copying {
+    fn take(&mut self, changes: Vec<Change>) -> Result<(), SinkError> {
+        self.target.take(changes)
+    }
+
+    fn settle(&mut self) -> Result<(), SinkError> {
+        self.target.settle()
+    }
+
+    fn take_lacks(&mut self) -> bool {
+        self.target.take_lacks()
+    }
+}
+
+impl Checkpoint for Copying {
+    fn reached(&mut self, mark: &Mark) -> Result<(), String> {
+        self.end = Some(mark.clone());
+        Ok(())
+    }
+}

@@ -1,0 +1,61 @@
+//! Why items are not moved.
+
+use std::io;
+
+use moneta_client::wire::blocking::DialogueError;
+use moneta_feed::{CursorError, Gap, PumpError};
+use moneta_segments::SegmentError;
+
+/// Why items are not moved, or not further.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BulkError {
+    /// A server does not answer, or refuses.
+    #[error("{server}: {source}")]
+    Server {
+        /// Its address.
+        server: String,
+        /// What it says, or does not.
+        source: DialogueError,
+    },
+    /// A server cannot do what is asked of it.
+    #[error("{server} {reason}")]
+    Unfit {
+        /// Its address.
+        server: String,
+        /// What it lacks.
+        reason: String,
+    },
+    /// Segments cannot be read or written.
+    #[error("{0}")]
+    Segments(#[from] SegmentError),
+    /// What is there is of something else, or not complete.
+    #[error("{0}")]
+    Archive(String),
+    /// The pump stopped.
+    #[error("{what}: {source}")]
+    Pump {
+        /// Between what.
+        what: String,
+        /// Why.
+        source: PumpError,
+    },
+    /// Changes are missing from a feed: what follows would not fit what is there.
+    #[error(
+        "{server} tells that changes before {} ms are missing{}: begin with a new base",
+        gap.since,
+        gap.cause.map(|cause| format!(" ({cause})")).unwrap_or_default()
+    )]
+    Gap {
+        /// The node.
+        server: String,
+        /// What it told.
+        gap: Gap,
+    },
+    /// The file that says how far it has come does not do.
+    #[error("{0}")]
+    Cursor(#[from] CursorError),
+    /// The system has no thread, no file or no randomness.
+    #[error("{0}")]
+    System(#[from] io::Error),
+}

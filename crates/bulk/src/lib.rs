@@ -1,0 +1,45 @@
+//! Moves items in bulk: from servers into files, from files into servers, from server to server.
+//!
+//! ```text
+//!   sources                         feed's pump                       sinks
+//!   a node's feed ─┐                                          ┌─ a chain of segments
+//!   a list of keys ┼─▶ metered: counted, short lives ended ──▶┤
+//!   a chain ───────┘                                          └─ nodes: by version, or created only
+//! ```
+//!
+//! What a source holds is its *base*. A node with an SSD tier tells it by its feed, read from the begin. Any other server lists its
+//! keys, and is asked for their values ([`walk`]). What happens meanwhile and later are *changes*, from a cursor of the feed of before
+//! the base was begun. A server without a feed has a base alone.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`server`] | what a server is: versions, feed, tier |
+//! | [`walk`], `keys`, `queue`, `values` | a server's items by its list of keys |
+//! | [`metered`] | a source whose changes are counted, and trimmed |
+//! | [`create`], [`target`] | where items go: nodes, each key to its own |
+//! | `passage` | one run of the pump |
+//! | [`dump`], [`populate`], [`copy`] | the jobs |
+
+pub mod copy;
+pub mod create;
+pub mod dump;
+pub mod error;
+mod keys;
+pub mod metered;
+mod passage;
+pub mod populate;
+mod queue;
+pub mod server;
+pub mod target;
+mod values;
+pub mod walk;
+pub mod watch;
+
+pub use copy::{CopyConfig, copy};
+pub use dump::{DumpConfig, dump};
+pub use error::BulkError;
+pub use populate::{PopulateConfig, populate};
+pub use server::Server;
+pub use target::{Place, Written};
+pub use walk::{WalkSource, Which};
+pub use watch::{Counters, Counts, Watch};

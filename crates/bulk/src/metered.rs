@@ -1,0 +1,108 @@
+//! A source whose changes are counted, and trimmed to what is wanted of them.
+
+use moneta_feed::{Begin, Change, Line, Next, Set, Source, SourceError};
+
+use crate::walk::{Which, millis};
+use crate::watch::{Counted, Counters};
+
+/// Of what moment the items count that a source tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Moment {
+    /// As the source says.
+    Told,
+    /// As current, whatever the source says: of lists of keys, whose items all were when they were read.
+    Current,
+    /// Of so many milliseconds before what the source says, or before now if that says nothing: the way here took some.
+    Before(u64),
+}
+
+/// Counts what a source tells. A flush takes all of a node, so one is not passed on where only some keys are wanted. Of a feed, an item with too little left to live becomes a delete, and so does one that is too large:
+/// what the key held before is gone, too.
+pub struct Metered<S> {
+    source: S,
+    which: Which,
+    moment: Moment,
+    counters: Counters,
+}
+
+impl<S: Source> Metered<S> {
+    /// Counts what `source` tells.
+    pub fn new(source: S, which: Which, moment: Moment, counters: Counters) -> Self {
+        Self { source, which, moment, counters }
+    }
+
+    fn is_wanted(&self, change: &Change) -> bool {
+        let left_out = match change {
+            Change::Flush(_) if self.which.is_part() => Counted::Flush,
+            change if change.key().is_some_and(|key| !self.which.has_key(key)) => Counted::Unwanted,
+            _ => return true,
+        };
+        self.counters.add(left_out);
+        false
+    }
+
+    fn trimmed(&self, change: Change) -> Change {
+        match change {
+            Change::Set(set) if !self.which.lives_on(set.meta.expiry.0) => {
+                self.counters.add(Counted::ShortLived);
+                self.deleted(Change::Delete { key: set.key, version: set.meta.version() })
+            }
+            Change::Set(Set { key, meta, value, as_of }) => {
+                let as_of = match self.moment {
+                    Moment::Told => as_of,
+                    Moment::Current => None,
+                    Moment::Before(margin) => Some(as_of.unwrap_or_else(millis).saturating_sub(margin)),
+                };
+                if as_of.is_some() && self.moment == Moment::Told {
+                    self.counters.add(Counted::Replaced);
+                }
+                let change = Change::Set(Set { key, meta, value, as_of });
+                self.counters.add(Counted::Item(change.size() as u64));
+                change
+            }
+            Change::Delete { .. } => self.deleted(change),
+            Change::Flush(_) | Change::Gap(_) | Change::Lost { .. } => {
+                self.counters.add(Counted::Other);
+                change
+            }
+        }
+    }
+
+    fn deleted(&self, change: Change) -> Change {
+        self.counters.add(Counted::Delete(change.size() as u64));
+        change
+    }
+}
+
+impl<S: Source> Source for Metered<S> {
+    fn begin(&mut self, from: Begin, rate: u64) -> Result<(), SourceError> {
+        self.source.begin(from, rate)
+    }
+
+    fn next(&mut self) -> Result<Next, SourceError> {
+        loop {
+            return Ok(match self.source.next()? {
+                Next::Line(Line::Change(change)) if !self.is_wanted(&change) => continue,
+                Next::Line(Line::Change(change)) => Next::Line(Line::Change(self.trimmed(change))),
+                Next::Oversized { key, .. } if !self.which.has_key(&key) => continue,
+                Next::Oversized { key, version } => {
+                    self.counters.add(Counted::TooLarge);
+                    Next::Line(Line::Change(self.deleted(Change::Delete { key, version })))
+                }
+                other => other,
+            });
+        }
+    }
+
+    fn is_ready(&self) -> bool {
+        self.source.is_ready()
+    }
+
+    fn wait(&mut self, bytes: usize) -> Result<(), SourceError> {
+        self.source.wait(bytes)
+    }
+
+    fn set_rate(&mut self, rate: u64) -> Result<bool, SourceError> {
+        self.source.set_rate(rate)
+    }
+}

@@ -1,0 +1,167 @@
+//! One run of the pump, and who owns it.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use moneta_feed::{
+    Begin, Change, Gap, GapCause, Mark, Owner, Pump, PumpError, Rate, Settings, Sink, Source, SourceError,
+};
+use moneta_store::Version;
+
+use crate::error::BulkError;
+use crate::watch::{Counters, Watch};
+
+/// Changes that are handed to a sink at once.
+const BATCH: usize = 1024;
+/// Bytes of them, about.
+const BATCH_BYTES: usize = 512 << 10;
+/// How often progress is told.
+const TELL_EVERY: Duration = Duration::from_millis(200);
+/// Pause before a source that does not answer is asked again.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// A sink that keeps how far it is.
+pub(crate) trait Checkpoint: Sink {
+    /// Everything before this mark has ended.
+    ///
+    /// # Errors
+    /// Why that cannot be kept.
+    fn reached(&mut self, mark: &Mark) -> Result<(), String>;
+}
+
+/// How a run ended that did not fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// The source has no more.
+    Over,
+    /// Its user, or the other half of the job, ended it.
+    Stopped,
+    /// Changes are missing.
+    Gap(Gap),
+}
+
+/// Which gaps end a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Gaps {
+    /// Each.
+    End,
+    /// Those in what was there before: what a log does not hold any more, its node does not hold either.
+    EndUnlessBefore,
+    /// None: they were looked at when they were written down.
+    Pass,
+}
+
+/// A run of the pump.
+pub(crate) struct Passage<'a> {
+    pub(crate) watch: &'a dyn Watch,
+    pub(crate) counters: &'a Counters,
+    /// The source, for people.
+    pub(crate) from: &'a str,
+    pub(crate) gaps: Gaps,
+    /// How often the source may fail in a row; `None`: for ever.
+    pub(crate) failures: Option<u32>,
+    /// Set when another part of the job has ended in a way that ends this one.
+    pub(crate) ends: &'a AtomicBool,
+    /// Bytes a second; 0: as fast as it goes.
+    pub(crate) rate: u64,
+}
+
+impl Passage<'_> {
+    /// Runs from a place until the source has no more, its user stops it, or it fails.
+    pub(crate) fn run<S: Source, K: Checkpoint>(
+        self,
+        source: S,
+        sink: K,
+        place: Begin,
+        follows: bool,
+    ) -> (K, Result<Ended, BulkError>) {
+        let settings = Settings {
+            batch: BATCH,
+            batch_bytes: BATCH_BYTES,
+            follows,
+            filter: None,
+            needed: 0,
+            margin: None,
+            large: None,
+            large_bytes: usize::MAX,
+        };
+        let mut pump = Pump::new(source, sink, settings, Rate::of(self.rate), place, 0);
+        let mut owner = RunOwner { passage: &self, gap: None, failed: 0, told: Instant::now() };
+        let ended = pump.run(&mut owner);
+        let gap = owner.gap;
+        self.watch.progress(self.counters.counts());
+        let ended = match (ended, gap) {
+            (Err(source), _) => Err(BulkError::Pump { what: self.from.to_owned(), source }),
+            (Ok(()), Some(gap)) => Ok(Ended::Gap(gap)),
+            (Ok(()), None) if self.is_stopped() => Ok(Ended::Stopped),
+            (Ok(()), None) => Ok(Ended::Over),
+        };
+        (pump.into_sink(), ended)
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.watch.should_stop() || self.ends.load(Ordering::Relaxed)
+    }
+
+    fn ends_at(&self, gap: Gap) -> bool {
+        match self.gaps {
+            Gaps::End => true,
+            Gaps::EndUnlessBefore => !matches!(gap.cause, Some(GapCause::Start | GapCause::Reclaimed)),
+            Gaps::Pass => false,
+        }
+    }
+}
+
+struct RunOwner<'a, 'p> {
+    passage: &'a Passage<'p>,
+    gap: Option<Gap>,
+    /// Failures in a row.
+    failed: u32,
+    told: Instant,
+}
+
+impl<K: Checkpoint> Owner<K> for RunOwner<'_, '_> {
+    fn is_over(&self) -> bool {
+        self.gap.is_some() || self.passage.is_stopped()
+    }
+
+    fn gap(&mut self, gap: Gap) {
+        if self.passage.ends_at(gap) {
+            self.gap = Some(gap);
+        }
+    }
+
+    fn lost(&mut self, _: u64) {}
+
+    fn reached(&mut self, mark: &Mark, sink: &mut K) -> Result<(), PumpError> {
+        if self.failed > 0 {
+            self.passage.watch.note(&format!("{} answers again", self.passage.from));
+            self.failed = 0;
+        }
+        if self.told.elapsed() >= TELL_EVERY {
+            self.told = Instant::now();
+            self.passage.watch.progress(self.passage.counters.counts());
+        }
+        sink.reached(mark).map_err(PumpError::Owner)
+    }
+
+    /// Sources pass over what is too large.
+    fn oversized(&mut self, key: Bytes, version: Version) -> Result<Option<Change>, PumpError> {
+        Ok(Some(Change::Delete { key, version }))
+    }
+
+    fn goes_on(&mut self, error: &PumpError) -> bool {
+        let may_pass = matches!(error, PumpError::Source(SourceError::Away(_)) | PumpError::Ended);
+        if !may_pass || self.passage.failures.is_some_and(|most| self.failed >= most) {
+            return false;
+        }
+        if self.failed == 0 {
+            self.passage.watch.note(&format!("{}: {error}; asking again", self.passage.from));
+        }
+        self.failed += 1;
+        sleep(RETRY);
+        true
+    }
+}

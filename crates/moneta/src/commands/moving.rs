@@ -1,0 +1,179 @@
+//! What `dump`, `populate` and `copy` have in common: their flags, their signals, and what they show meanwhile.
+
+use std::fmt::Write as _;
+use std::io::{IsTerminal, Write as _, stderr, stdout};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, anyhow};
+use indicatif::{ProgressBar, ProgressState, ProgressStyle};
+use moneta_bulk::{Counts, Place, Watch, Which, Written};
+use moneta_cluster::Ring;
+use moneta_feed::Buckets;
+use moneta_net::{Address, Endpoint};
+use moneta_options::kinds::units;
+use parking_lot::Mutex;
+use serde::Serialize;
+use signal_hook::consts::TERM_SIGNALS;
+use signal_hook::flag;
+
+use crate::outward;
+
+/// How long a server may say nothing.
+const SILENCE: Duration = Duration::from_secs(10);
+/// How often a line tells how far a job is where there is no terminal.
+const TELL_EVERY: Duration = Duration::from_secs(5);
+/// Exit status of a process that a second signal ends.
+const KILLED: i32 = 130;
+
+/// A number of bytes above 0.
+pub(super) fn size(text: &str) -> Result<u64, String> {
+    units::size(text, 1)
+        .filter(|size| *size > 0)
+        .ok_or_else(|| "expected a number of bytes, or one with k, m or g".to_owned())
+}
+
+/// The server at an address.
+pub(super) fn endpoint(address: Address) -> Endpoint {
+    outward::of_command().to(address).patient(SILENCE)
+}
+
+/// Which items the flags name.
+pub(super) fn which(prefix: &str, buckets: Option<Buckets>, ttl_over: u32) -> Which {
+    Which { prefix: prefix.as_bytes().to_vec(), buckets, ttl_over }
+}
+
+/// The node or the copy of this name: with a topology a replica of it, or else an address.
+pub(super) fn place(name: &str, topology: Option<&str>) -> anyhow::Result<Place> {
+    let topology = topology.map(crate::proxy::topology).transpose()?;
+    let replica = topology.as_ref().and_then(|topology| {
+        let replica = topology.replicas.iter().find(|replica| replica.name == name)?;
+        Some((topology.ring, replica))
+    });
+    let Some((kind, replica)) = replica else {
+        let address = name.parse::<Address>();
+        let names = topology.iter().flat_map(|topology| &topology.replicas).map(|replica| &*replica.name);
+        let names: Vec<&str> = names.collect();
+        let known = if names.is_empty() { String::new() } else { format!(", and no replica: {}", names.join(", ")) };
+        return Ok(endpoint(address.map_err(|error| anyhow!("\"{name}\" is no server: {error}{known}"))?).into());
+    };
+    let ring = Ring::new(kind, &replica.nodes)?;
+    let nodes = replica.nodes.iter().map(|node| endpoint(node.address.clone())).collect();
+    Ok(Place { name: name.to_owned(), nodes, node_of: Arc::new(move |key| ring.node(key)) })
+}
+
+/// Prints how a job ended: a line of JSON, or `text`.
+pub(super) fn print(report: &impl Serialize, json: bool, text: &str) -> anyhow::Result<()> {
+    let line = if json { serde_json::to_string(report).context("the report has no JSON")? } else { text.to_owned() };
+    writeln!(stdout().lock(), "{line}")?;
+    Ok(())
+}
+
+/// What was read, in words.
+pub(super) fn read_words(counts: &Counts) -> String {
+    let mut words = format!("{} items, {} bytes", counts.items, counts.bytes);
+    let reasons = [
+        (counts.deletes, "deletes"),
+        (counts.replaced, "of the items replaced since"),
+        (counts.short_lived, "left out for having too little to live"),
+        (counts.unwanted, "of other prefixes or slots"),
+        (counts.vanished, "gone before they were read"),
+        (counts.too_large, "too large"),
+        (counts.refused, "refused by the source"),
+        (counts.flushes_left_out, "flushes left out, since only some keys are wanted"),
+    ];
+    for (count, what) in reasons.into_iter().filter(|(count, _)| *count > 0) {
+        let _ = write!(words, ", {count} {what}");
+    }
+    words
+}
+
+/// What became of it, in words.
+pub(super) fn written_words(written: &Written) -> String {
+    let mut words = format!("{} taken, {} created", written.taken, written.created);
+    let reasons = [
+        (written.superseded, "older than what is there, or perhaps deleted"),
+        (written.unsure, "not created for want of certainty"),
+        (written.there, "not created over what is there"),
+        (written.over, "expired meanwhile, or stale"),
+        (written.refused, "refused for want of room"),
+        (written.untold, "deletes and flushes that the target cannot be told"),
+    ];
+    for (count, what) in reasons.into_iter().filter(|(count, _)| *count > 0) {
+        let _ = write!(words, ", {count} {what}");
+    }
+    words
+}
+
+/// Shows a job on standard error: by a bar on a terminal, else by a line now and then. Passes signals on.
+pub(super) struct Screen {
+    command: &'static str,
+    bar: ProgressBar,
+    is_terminal: bool,
+    told: Mutex<Instant>,
+    stop: Arc<AtomicBool>,
+}
+
+impl Screen {
+    /// The first SIGINT or SIGTERM asks the job to end, the second kills.
+    ///
+    /// # Errors
+    /// If signals cannot be caught.
+    pub(super) fn new(command: &'static str) -> anyhow::Result<Self> {
+        let stop = Arc::new(AtomicBool::new(false));
+        for signal in TERM_SIGNALS {
+            flag::register_conditional_shutdown(*signal, KILLED, Arc::clone(&stop))?;
+            flag::register(*signal, Arc::clone(&stop))?;
+        }
+        let is_terminal = stderr().is_terminal();
+        let bar = if is_terminal { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
+        Ok(Self { command, bar, is_terminal, told: Mutex::new(Instant::now()), stop })
+    }
+
+    /// The job has ended.
+    pub(super) fn end(&self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+impl Watch for Screen {
+    fn note(&self, text: &str) {
+        self.bar.suspend(|| eprintln!("moneta {}: {text}", self.command));
+    }
+
+    fn phase(&self, what: &str, expected: Option<u64>) {
+        let template = match expected {
+            Some(_) => "{prefix}  {bar:30} {percent:>3} %  {human_pos} of about {human_len}  {rate}  {eta} left  {msg}",
+            None => "{prefix}  {human_pos}  {rate}  {msg}",
+        };
+        let rate = |state: &ProgressState, out: &mut dyn std::fmt::Write| {
+            // A rate that cannot be drawn is no reason to stop.
+            let _ = write!(out, "{:.0}/s", state.per_sec());
+        };
+        let style = ProgressStyle::with_template(template).expect("the template is valid");
+        self.bar.set_style(style.with_key("rate", rate));
+        self.bar.set_prefix(what.to_owned());
+        self.bar.reset();
+        match expected {
+            Some(expected) => self.bar.set_length(expected),
+            None => self.bar.unset_length(),
+        }
+        if !self.is_terminal {
+            self.note(what);
+        }
+    }
+
+    fn progress(&self, counts: Counts) {
+        self.bar.set_position(counts.items);
+        self.bar.set_message(format!("{} MB", counts.bytes / 1_000_000));
+        if !self.is_terminal && self.told.lock().elapsed() >= TELL_EVERY {
+            *self.told.lock() = Instant::now();
+            self.note(&read_words(&counts));
+        }
+    }
+
+    fn should_stop(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+}
