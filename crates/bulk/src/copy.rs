@@ -122,7 +122,8 @@ fn check(config: &CopyConfig, sources: &[Server], targets: &[Server]) -> Result<
     match targets.iter().find(|target| config.follow && !target.has_versions) {
         Some(target) => Err(BulkError::Unfit {
             server: target.name(),
-            reason: "knows no versions, and so not which of its items a change is newer than: leave --follow away".to_owned(),
+            reason: "knows no versions, and so not which of its items a change is newer than: leave --follow away"
+                .to_owned(),
         }),
         None => Ok(()),
     }

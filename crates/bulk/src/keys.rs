@@ -67,7 +67,11 @@ fn begin(endpoint: &Endpoint, queue: &Queue) -> Result<(Dialogue, Option<Dumped>
     let mut by_hash = true;
     for _ in 0..BUSY_PAUSES {
         let mut dialogue = Dialogue::open(endpoint, None, 0)?;
-        if by_hash { dialogue.dump_by_hash()? } else { dialogue.dump()? };
+        if by_hash {
+            dialogue.dump_by_hash()?
+        } else {
+            dialogue.dump()?
+        };
         match dialogue.next_key() {
             Err(DialogueError::Busy) if !queue.is_dropped() => sleep(BUSY_PAUSE),
             Err(DialogueError::Refused(_)) if by_hash => by_hash = false,

@@ -212,7 +212,9 @@ fn start(kept: Option<Kept>, base: &Chain, changes: &Chain) -> Result<Start, Bul
     if has(changes) {
         return Ok(Start::Changes(place()?));
     }
-    Err(BulkError::Archive(format!("the cursor file says {cursor}, and no segment here ends there: it is of another archive")))
+    Err(BulkError::Archive(format!(
+        "the cursor file says {cursor}, and no segment here ends there: it is of another archive"
+    )))
 }
 
 /// How many items are left of a base.

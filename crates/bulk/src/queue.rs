@@ -131,8 +131,11 @@ impl<'a> Reader<'a> {
             }
             let state = self.queue.state();
             let is_empty = |state: &mut State| state.written == self.at && state.ended.is_none();
-            let (state, _) =
-                self.queue.changed.wait_timeout_while(state, patience, is_empty).unwrap_or_else(PoisonError::into_inner);
+            let (state, _) = self
+                .queue
+                .changed
+                .wait_timeout_while(state, patience, is_empty)
+                .unwrap_or_else(PoisonError::into_inner);
             let here = state.written - self.at;
             if here == 0 {
                 return match &state.ended {

@@ -108,7 +108,8 @@ impl Node {
             asks_statistics: false,
             ..RemoteConfig::new(server.endpoint.clone(), KeyHash::seeded(0))
         };
-        let store = Remote::new(config, Arc::clone(clock)).map_err(|error| unfit(format!("cannot be written: {error}")))?;
+        let store =
+            Remote::new(config, Arc::clone(clock)).map_err(|error| unfit(format!("cannot be written: {error}")))?;
         let rules = Rules {
             as_of: AsOf::Told,
             policy: Policy::Batch,
@@ -118,9 +119,9 @@ impl Node {
             failure_tries: Some(TRIES),
             overlaps: true,
         };
-        let newer = server.has_versions.then(|| {
-            StoreSink::new(store.clone(), Arc::clone(clock), rules, Arc::default(), Box::new(|_, _| {}))
-        });
+        let newer = server
+            .has_versions
+            .then(|| StoreSink::new(store.clone(), Arc::clone(clock), rules, Arc::default(), Box::new(|_, _| {})));
         Ok(Self { newer, create: CreateSink::new(store, TRIES), untold: 0 })
     }
 
@@ -207,6 +208,9 @@ impl Sink for TargetSink {
     }
 
     fn take_lacks(&mut self) -> bool {
-        self.nodes.iter_mut().filter_map(|node| node.newer.as_mut()).fold(false, |lacks, sink| sink.take_lacks() | lacks)
+        self.nodes
+            .iter_mut()
+            .filter_map(|node| node.newer.as_mut())
+            .fold(false, |lacks, sink| sink.take_lacks() | lacks)
     }
 }

@@ -131,8 +131,7 @@ impl WalkSource {
         let incarnation = getrandom::u64()?.max(1);
         let place = FeedPlace { incarnation, position: 0, told: 0 };
         let (changes, threads) = (VecDeque::new(), vec![listing]);
-        let mut open =
-            Open { queue, batches: Some(batches), threads, changes, place, unmarked: (0, 0), is_end: false };
+        let mut open = Open { queue, batches: Some(batches), threads, changes, place, unmarked: (0, 0), is_end: false };
         let (endpoint, which, counters) = (self.endpoint.clone(), self.which.clone(), self.counters.clone());
         let (queue, value_max) = (Arc::clone(&open.queue), self.value_max);
         let fetching = thread::Builder::new().name("walk-values".into()).spawn(move || {
