@@ -14,8 +14,9 @@ use crate::passage::{Checkpoint, Ended, Gaps, Passage};
 use crate::populate::{CLOCKS, ON_THE_WAY};
 use crate::server::Server;
 use crate::target::{Place, TargetSink, Written};
-use crate::walk::{WalkSource, Which};
+use crate::walk::WalkSource;
 use crate::watch::{Counters, Counts, Watch};
+use crate::which::Which;
 
 /// Failures in a row after which a source is given up.
 const FAILURES: u32 = 30;

@@ -11,7 +11,7 @@ use moneta_item::request::{Exptime, Write, WriteMode};
 use moneta_store::steps::into_pending;
 use moneta_store::{Cx, Key, Op, Outcome, Pending, Policy, Step, Store, StoreError, Unseen, Written};
 
-use crate::walk::seconds;
+use crate::moment::seconds;
 
 /// Pause before what failed is tried again.
 const PAUSE: Duration = Duration::from_millis(500);

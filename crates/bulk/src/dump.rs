@@ -21,10 +21,12 @@ use serde::Serialize;
 
 use crate::error::BulkError;
 use crate::metered::{Metered, Moment};
+use crate::moment::millis;
 use crate::passage::{Checkpoint, Ended, Gaps, Passage};
 use crate::server::Server;
-use crate::walk::{WalkSource, Which, millis};
+use crate::walk::WalkSource;
 use crate::watch::{Counters, Counts, Watch};
+use crate::which::Which;
 
 /// The chain of what a server held.
 pub const BASE: &str = "base";

@@ -9,8 +9,8 @@ use moneta_item::request::KEY_MAX;
 use moneta_net::Endpoint;
 
 use crate::queue::{Listed, Queue, Writer};
-use crate::walk::Which;
 use crate::watch::{Counted, Counters};
+use crate::which::Which;
 
 /// Keys after which those that came are handed on.
 const HAND_ON_EVERY: u64 = 1000;

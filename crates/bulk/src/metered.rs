@@ -2,8 +2,9 @@
 
 use moneta_feed::{Begin, Change, Line, Next, Set, Source, SourceError};
 
-use crate::walk::{Which, millis};
+use crate::moment::millis;
 use crate::watch::{Counted, Counters};
+use crate::which::Which;
 
 /// Of what moment the items count that a source tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -16,8 +16,8 @@ use crate::metered::{Metered, Moment};
 use crate::passage::{Checkpoint, Ended, Gaps, Passage};
 use crate::server::Server;
 use crate::target::{Place, TargetSink, Written};
-use crate::walk::Which;
 use crate::watch::{Counters, Counts, Watch};
+use crate::which::Which;
 
 /// How often a base that is not done is looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(1);

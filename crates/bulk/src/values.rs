@@ -12,9 +12,10 @@ use moneta_feed::{Change, Set};
 use moneta_item::Expiry;
 use moneta_net::Endpoint;
 
+use crate::moment::{millis, seconds};
 use crate::queue::{Listed, Queue, Reader, Taken};
-use crate::walk::{Which, millis, seconds};
 use crate::watch::{Counted, Counters};
+use crate::which::Which;
 
 /// Requests that wait for an answer at once.
 const AHEAD: usize = 256;

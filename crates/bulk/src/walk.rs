@@ -12,20 +12,20 @@
 //! created meanwhile may be told or not.
 
 use std::collections::VecDeque;
-use std::fmt;
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::thread::{self, JoinHandle, sleep};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
-use moneta_feed::{Begin, Buckets, Change, FeedPlace, Line, Mark, Next, Pace, Source, SourceError};
+use moneta_feed::{Begin, Change, FeedPlace, Line, Mark, Next, Pace, Source, SourceError};
 use moneta_net::Endpoint;
 
 use crate::keys;
 use crate::queue::Queue;
 use crate::values::{Batch, Values};
 use crate::watch::Counters;
+use crate::which::Which;
 
 /// Batches between the requests and the pump.
 const BATCHES: usize = 4;
@@ -35,58 +35,6 @@ const MARK_EVERY: u64 = 4096;
 const MARK_BYTES: usize = 4 << 20;
 /// Longest wait for a batch.
 const WAIT: Duration = Duration::from_secs(1);
-
-/// Which items are wanted.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Which {
-    /// Those whose keys begin so.
-    pub prefix: Vec<u8>,
-    /// Those in these buckets of a ring of slots.
-    pub buckets: Option<Buckets>,
-    /// Those that have more seconds than this left to live, or live for ever.
-    pub ttl_over: u32,
-}
-
-impl Which {
-    /// Whether items of this key are wanted.
-    pub fn has_key(&self, key: &[u8]) -> bool {
-        key.starts_with(&self.prefix) && self.buckets.is_none_or(|buckets| buckets.has(key))
-    }
-
-    /// Whether items of some keys are not wanted.
-    pub fn is_part(&self) -> bool {
-        !self.prefix.is_empty() || self.buckets.is_some()
-    }
-
-    /// Whether an item lives for long enough that dies in this Unix second; 0: never.
-    pub fn lives_on(&self, expiry: u32) -> bool {
-        self.ttl_over == 0 || expiry == 0 || expiry > seconds().saturating_add(self.ttl_over)
-    }
-}
-
-/// As words after the name of a source; nothing if all are wanted.
-impl fmt::Display for Which {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if !self.prefix.is_empty() {
-            write!(f, " prefix {}", self.prefix.escape_ascii())?;
-        }
-        if let Some(buckets) = self.buckets {
-            write!(f, " slots {buckets}")?;
-        }
-        if self.ttl_over > 0 { write!(f, " ttl over {}", self.ttl_over) } else { Ok(()) }
-    }
-}
-
-/// Milliseconds since the Unix epoch.
-pub(crate) fn millis() -> u64 {
-    let passed = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(passed.as_millis()).unwrap_or(u64::MAX)
-}
-
-/// Seconds since the Unix epoch.
-pub(crate) fn seconds() -> u32 {
-    u32::try_from(millis() / 1000).unwrap_or(u32::MAX)
-}
 
 /// Lists the keys of a server and asks for their items. It ends, and cannot be begun but at its begin.
 pub struct WalkSource {
