@@ -6,7 +6,6 @@ mod common;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{Read, Write};
-use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::thread::{scope, sleep};
 use std::time::{Duration, Instant};
@@ -76,9 +75,9 @@ fn seed() -> u64 {
 fn all_of_a_memcached_comes_to_a_node_and_back_to_another_memcached() {
     let folder = tempfile::tempdir().expect("a folder");
     let at = |name: &str| folder.path().join(name);
-    let memcached = Memcached::start(at("first"), &["-o", "lru_maintainer"]);
+    let memcached = Memcached::start(at("first"), &[]);
     let back = Memcached::start(at("second"), &[]);
-    send(UnixStream::connect(memcached.path()).expect("it listens"), &many(&mut Rng::with_seed(seed()), KEYS));
+    send(common::connect_unix(memcached.path()).expect("it listens"), &many(&mut Rng::with_seed(seed()), KEYS));
     let target = node("1", &[]);
     let address = target.address().to_string();
     let (there, again) = (at("there"), at("back"));
@@ -88,7 +87,7 @@ fn all_of_a_memcached_comes_to_a_node_and_back_to_another_memcached() {
         let gets: String = (0..KEYS).map(|key| format!("mg k{key} q\r\n")).collect();
         scope.spawn(move || {
             for _ in 0..20 {
-                let mut stream = UnixStream::connect(path).expect("it listens");
+                let mut stream = common::connect_unix(path).expect("it listens");
                 stream.write_all(gets.as_bytes()).and_then(|()| stream.write_all(b"quit\r\n")).expect("it reads");
                 stream.read_to_end(&mut Vec::new()).expect("it answers");
             }
@@ -99,7 +98,7 @@ fn all_of_a_memcached_comes_to_a_node_and_back_to_another_memcached() {
     let report = run(&["populate", "--from", text(&there), "--to", &address, "--json"]);
     assert!(report.contains(&format!("\"created\":{KEYS},")), "{report}");
     verify(text(memcached.path()), &address);
-    let connect = |memcached: &Memcached| UnixStream::connect(memcached.path()).expect("it listens");
+    let connect = |memcached: &Memcached| common::connect_unix(memcached.path()).expect("it listens");
     let ends = ends_of_life(connect(&memcached));
     assert_eq!(ends.len(), KEYS as usize);
     assert!(ends == ends_of_life(target.connect()), "the second in which each item dies is kept");
@@ -120,7 +119,7 @@ fn a_part_is_what_prefix_slots_and_life_say() {
     let at = |name: &str| folder.path().join(name);
     let memcached = Memcached::start(at("memcached"), &[]);
     let items = "set a:1 0 0 1 noreply\r\nx\r\nset a:2 0 20 1 noreply\r\nx\r\nset b:1 0 0 1 noreply\r\nx\r\n";
-    send(UnixStream::connect(memcached.path()).expect("it listens"), items.as_bytes());
+    send(common::connect_unix(memcached.path()).expect("it listens"), items.as_bytes());
     let all = at("all");
     run(&["dump", text(memcached.path()), "--into", text(&all)]);
     let part = at("part");
@@ -144,7 +143,7 @@ fn a_directory_is_of_one_dump_and_says_so() {
     let memcached = Memcached::start(at("memcached"), &[]);
     let other = Memcached::start(at("other"), &[]);
     let (path, into) = (text(memcached.path()).to_owned(), at("dump"));
-    send(UnixStream::connect(memcached.path()).expect("it listens"), &many(&mut Rng::with_seed(1), 50));
+    send(common::connect_unix(memcached.path()).expect("it listens"), &many(&mut Rng::with_seed(1), 50));
     let error = refused(&mut moneta(&["dump", &path, "--into", text(&into), "--follow"]), 1);
     assert!(error.contains("tells no feed"), "{error}");
     run(&["dump", &path, "--into", text(&into)]);
