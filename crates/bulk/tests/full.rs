@@ -93,7 +93,7 @@ impl Watch for Silent {
 fn a_dump_that_ran_out_of_room_is_not_done_and_is_done_by_the_next() {
     const KEYS: u64 = 20_000;
     let folder = tempfile::tempdir().expect("a folder");
-    let memcached = Memcached::start(folder.path().join("memcached"), &[]);
+    let memcached = Memcached::start(&[]);
     let mut stream = UnixStream::connect(memcached.path()).expect("it listens");
     let sets: String = (0..KEYS).map(|key| format!("set k{key} 0 0 100 noreply\r\n{key:0100}\r\n")).collect();
     stream.write_all(sets.as_bytes()).and_then(|()| stream.write_all(b"mn\r\n")).expect("it reads");

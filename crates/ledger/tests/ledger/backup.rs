@@ -4,7 +4,9 @@ use std::fs;
 use std::time::Duration;
 
 use moneta_ledger::backup::{Backup, BackupError, back_up, restore};
-use moneta_ledger::{Commit, Cursor, Embedded, Ledger, LedgerError, Revision};
+use moneta_ledger::{Commit, Embedded, Ledger, LedgerError};
+#[cfg(feature = "etcd")]
+use moneta_ledger::{Cursor, Revision};
 use tempfile::TempDir;
 
 use crate::suite::{done, now, refusal};
