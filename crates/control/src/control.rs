@@ -1,20 +1,16 @@
 //! The control plane of a process: what it follows, keeps and runs.
 
-use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use moneta_background::Run;
-use moneta_background::runtime::{self, AsyncTask};
 use moneta_ledger::{Cursor, Ledger, LedgerError, Revision, Step};
 use parking_lot::MutexGuard;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::{sleep, timeout};
 
-use crate::commits::{Commits, Who, commits};
+use crate::commits::{Commits, Who};
 use crate::error::Refusal;
-use crate::instances::not_in_step;
-use crate::keeper;
 use crate::names;
 use crate::shared::Shared;
 use crate::state::State;
@@ -25,8 +21,6 @@ const SILENT: Duration = Duration::from_secs(15);
 const REST: Duration = Duration::from_millis(500);
 /// Probes at once.
 const PROBES: usize = 32;
-/// How long tasks may take to end.
-const ENDING: Duration = Duration::from_secs(5);
 
 /// Who may do what, where a request's path does not tell it all.
 pub trait Access: Send + Sync {
@@ -69,33 +63,9 @@ impl std::fmt::Debug for Control {
     }
 }
 
-/// What runs by itself; it ends when this is dropped.
-#[derive(Debug)]
-pub struct Running {
-    tasks: Vec<AsyncTask>,
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        for task in &self.tasks {
-            task.stop();
-        }
-        for task in self.tasks.drain(..) {
-            task.join_within(ENDING);
-        }
-    }
-}
-
 impl Control {
-    /// Follows a ledger, keeps leases, and commits from now on. Requests are refused until it is in step.
-    ///
-    /// # Errors
-    /// If the system has no thread for the runtime.
-    pub fn start(ledger: Arc<dyn Ledger>, config: &ControlConfig) -> io::Result<(Arc<Self>, Running)> {
-        let shared = Arc::new(Shared::new(config.period));
-        let (seen, receiver) = watch::channel(Revision(0));
-        let (commits, committer) = commits(Arc::clone(&ledger), Arc::clone(&shared), receiver);
-        let control = Arc::new(Self {
+    pub(crate) fn new(ledger: Arc<dyn Ledger>, shared: Arc<Shared>, commits: Commits, config: &ControlConfig) -> Self {
+        Self {
             shared,
             commits,
             ledger,
@@ -103,21 +73,7 @@ impl Control {
             at_every: config.at_every,
             probing: Arc::new(Semaphore::new(PROBES)),
             backing_up: Arc::new(Semaphore::new(1)),
-        });
-        let of = || Arc::clone(&control);
-        let (follows, keeps, prunes) = (of(), of(), of());
-        let tasks = vec![
-            runtime::spawn("control-follow", move |run| async move { follows.follow(&run, &seen).await })?,
-            runtime::spawn("control-commit", move |run| async move {
-                tokio::select! {
-                    () = committer.run() => {}
-                    () = run.stopped() => {}
-                }
-            })?,
-            runtime::spawn("control-keep", move |run| async move { keeper::run(&keeps, &run).await })?,
-            runtime::spawn("control-prune", move |run| async move { crate::audit::run(&prunes, &run).await })?,
-        ];
-        Ok((control, Running { tasks }))
+        }
     }
 
     /// The state, if it is as the ledger is.
@@ -126,7 +82,7 @@ impl Control {
     /// 503 if it is not: never less than there is.
     pub(crate) fn state_in_step(&self) -> Result<MutexGuard<'_, State>, Refusal> {
         let state = self.shared.state.lock();
-        if state.is_in_step { Ok(state) } else { Err(not_in_step()) }
+        if state.is_in_step { Ok(state) } else { Err(Refusal::not_in_step()) }
     }
 
     /// Whether it is in step with its ledger.
@@ -134,7 +90,7 @@ impl Control {
         self.shared.state.lock().is_in_step
     }
 
-    async fn follow(&self, run: &Run, seen: &watch::Sender<Revision>) {
+    pub(crate) async fn follow(&self, run: &Run, seen: &watch::Sender<Revision>) {
         let mut known: Option<Cursor> = None;
         while !run.is_stopped() {
             let followed = async {

@@ -38,6 +38,11 @@ impl Refusal {
         Self { status: 413, why: why.into() }
     }
 
+    /// Nothing can be told for sure now.
+    pub(crate) fn not_in_step() -> Self {
+        Self::unavailable("this process is not in step with its ledger")
+    }
+
     /// It cannot be answered now.
     pub fn unavailable(why: impl Into<String>) -> Self {
         Self { status: 503, why: why.into() }

@@ -257,7 +257,7 @@ impl Control {
             let of = state.environment_mut(environment);
             let Some(of) = of.filter(|of| of.record(&instance.app, &instance.id).is_some()) else {
                 if !is_in_step {
-                    return Err(not_in_step());
+                    return Err(Refusal::not_in_step());
                 }
                 return Ok(json!({ "register": true }));
             };
@@ -355,10 +355,6 @@ pub(crate) fn act(environment: &str, app: &str, id: &str) -> Act {
 
 fn unknown(app: &str, id: &str) -> Refusal {
     Refusal::missing(format!("no instance `{}` of the app `{}` is registered", short(id), short(app)))
-}
-
-pub(crate) fn not_in_step() -> Refusal {
-    Refusal::unavailable("this process is not in step with its ledger")
 }
 
 /// A text of a client in a message.

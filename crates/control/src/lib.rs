@@ -11,7 +11,8 @@
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | [`control`] | the tasks, and how they follow the ledger |
+//! | `start` | the tasks |
+//! | [`control`] | how the ledger is followed |
 //! | [`state`] | what the ledger has, decoded |
 //! | [`journal`] | what readers of feeds are told, encoded once |
 //! | `feed` | a reader of a feed |
@@ -47,11 +48,13 @@ mod probe;
 pub mod record;
 mod shared;
 pub mod slots;
+mod start;
 pub mod state;
 mod topologies;
 pub mod topology;
 
 pub use commits::Who;
-pub use control::{Access, Control, ControlConfig, Running};
+pub use control::{Access, Control, ControlConfig};
 pub use error::Refusal;
 pub use metrics::{Watched, metrics};
+pub use start::Running;

@@ -11,6 +11,7 @@ mod private;
 mod process;
 mod roll;
 mod screen;
+mod traces;
 mod users;
 
 use std::fs::{self, File};

@@ -14,8 +14,9 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 
+use super::admin;
 use super::plan::{HOST, Plan, Process};
-use super::{admin, process};
+use super::traces::{last_line, pid_of};
 use crate::outward;
 
 /// The name of its files.
@@ -59,7 +60,7 @@ impl<'a> Plane<'a> {
 
     /// Its process number, if it runs.
     pub fn pid(&self) -> Option<Pid> {
-        process::pid_of(&self.file("pid"), &self.data())
+        pid_of(&self.file("pid"), &self.data())
     }
 
     /// Starts it if it does not run, and waits until it is ready and has the topology of the plan's nodes.
@@ -70,7 +71,7 @@ impl<'a> Plane<'a> {
         let from = Instant::now();
         while !admin::ready(&self.address()).is_ok_and(|ready| ready.ready) {
             if self.pid().is_none() {
-                bail!("{NAME} has ended: {}", process::last_line(&self.file("log")));
+                bail!("{NAME} has ended: {}", last_line(&self.file("log")));
             }
             if from.elapsed() > PATIENCE {
                 bail!("{NAME} is not ready after {PATIENCE:?}; its log is {}", self.file("log").display());

@@ -14,6 +14,7 @@ use super::admin;
 use super::certificates::Certificates;
 use super::plan::{Plan, Process, TOPOLOGY};
 use super::plane::Plane;
+use super::traces::{last_line, pid_of};
 use super::users::Users;
 
 /// How long a process may take to be ready, or to end: a node that reads its SSD tier takes a while.
@@ -33,15 +34,6 @@ pub fn pid_file(dir: &Path, process: &Process) -> PathBuf {
 pub fn pid(dir: &Path, process: &Process) -> Option<Pid> {
     let path = pid_file(dir, process);
     pid_of(&path, &path)
-}
-
-/// The process number in a file, if it is of a process that was started with `mark` as an argument: another one may have the number
-/// of one that was killed.
-pub fn pid_of(file: &Path, mark: &Path) -> Option<Pid> {
-    let pid: i32 = fs::read_to_string(file).ok()?.trim().parse().ok()?;
-    let arguments = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
-    let mark = mark.as_os_str().as_encoded_bytes();
-    arguments.split(|byte| *byte == 0).any(|argument| argument == mark).then_some(Pid::from_raw(pid))
 }
 
 /// Starts it, and waits until it listens.
@@ -135,10 +127,4 @@ fn holds_files(pid: Pid) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let state = stat.rsplit(')').next().and_then(|rest| rest.trim_start().chars().next());
     state.is_some_and(|state| !matches!(state, 'Z' | 'X'))
-}
-
-pub fn last_line(log: &Path) -> String {
-    let text = fs::read(log).unwrap_or_default();
-    let text = String::from_utf8_lossy(&text);
-    text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it has logged nothing").to_owned()
 }
