@@ -62,7 +62,7 @@ fn refuses_what_makes_no_sense() {
     let error = |text: &str| Predicate::parse(text, &FIELDS).unwrap_err();
     assert!(matches!(error("zone =="), QueryError::Syntax { .. }));
     assert_eq!(error("Zone == 'a'").to_string(), "there is no field Zone; did you mean zone?");
-    assert_eq!(error("itams > 3").to_string(), "there is no field itmes; did you mean items?");
+    assert_eq!(error("itams > 3").to_string(), "there is no field itams; did you mean items?");
     let meaning = |text: &str| Predicate::parse(text, &FIELDS).unwrap().meets(&fleet()[0]).unwrap_err();
     assert!(matches!(meaning("items + 1"), QueryError::Meaning { .. }));
     assert!(matches!(meaning("nothing(items)"), QueryError::Meaning { .. }));
