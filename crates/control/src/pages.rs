@@ -4,6 +4,7 @@ pub(crate) mod answer;
 mod feed;
 mod fleet;
 mod instances;
+mod query;
 mod topologies;
 
 use std::sync::Arc;
@@ -25,7 +26,14 @@ pub(crate) struct Desk {
 /// All pages of a control plane.
 pub fn routes(control: &Arc<Control>, access: Arc<dyn Access>) -> Vec<Route> {
     let desk = Desk { control: Arc::clone(control), access };
-    [feed::routes(&desk), instances::routes(&desk), topologies::routes(&desk), fleet::routes(&desk)].concat()
+    [
+        feed::routes(&desk),
+        instances::routes(&desk),
+        topologies::routes(&desk),
+        fleet::routes(&desk),
+        query::routes(&desk),
+    ]
+    .concat()
 }
 
 impl<S: Send + Sync> FromRequestParts<S> for Who {

@@ -95,7 +95,7 @@ async fn list(State(desk): State<Desk>, Path(environment): Path<String>, Query(a
     answered(listed(&desk, &environment, asked.app.as_deref()))
 }
 
-fn listed(desk: &Desk, environment: &str, app: Option<&str>) -> Result<Value, Refusal> {
+pub(super) fn listed(desk: &Desk, environment: &str, app: Option<&str>) -> Result<Value, Refusal> {
     let state = desk.control.state_in_step()?;
     let now = desk.control.shared.now();
     let mut all = Vec::new();
@@ -123,25 +123,26 @@ fn listed(desk: &Desk, environment: &str, app: Option<&str>) -> Result<Value, Re
 }
 
 async fn apps(State(desk): State<Desk>, Path(environment): Path<String>) -> Response {
-    let listed = || {
-        let state = desk.control.state_in_step()?;
-        let now = desk.control.shared.now();
-        let mut all = Vec::new();
-        if let Some(of) = state.environment(&environment) {
-            for (name, known) in &of.apps {
-                let registered = known.instances.iter().filter(|(_, instance)| instance.record.is_some());
-                let (mut count, mut up, mut away) = (0, 0, 0);
-                for (id, instance) in registered {
-                    count += 1;
-                    let is_here = of.is_here(name, id, now);
-                    away += usize::from(!is_here);
-                    up += usize::from(is_here && instance.effective() == Some(Status::Up));
-                }
-                let epoch = known.topology.as_ref().map_or(0, |(_, document)| document.epoch);
-                all.push(json!({ "app": **name, "instances": count, "up": up, "away": away, "epoch": epoch }));
+    answered(apps_of(&desk, &environment))
+}
+
+pub(super) fn apps_of(desk: &Desk, environment: &str) -> Result<Value, Refusal> {
+    let state = desk.control.state_in_step()?;
+    let now = desk.control.shared.now();
+    let mut all = Vec::new();
+    if let Some(of) = state.environment(environment) {
+        for (name, known) in &of.apps {
+            let registered = known.instances.iter().filter(|(_, instance)| instance.record.is_some());
+            let (mut count, mut up, mut away) = (0, 0, 0);
+            for (id, instance) in registered {
+                count += 1;
+                let is_here = of.is_here(name, id, now);
+                away += usize::from(!is_here);
+                up += usize::from(is_here && instance.effective() == Some(Status::Up));
             }
+            let epoch = known.topology.as_ref().map_or(0, |(_, document)| document.epoch);
+            all.push(json!({ "app": **name, "instances": count, "up": up, "away": away, "epoch": epoch }));
         }
-        Ok::<_, Refusal>(json!({ "apps": all, "at": state.at.to_string() }))
-    };
-    answered(listed())
+    }
+    Ok(json!({ "apps": all, "at": state.at.to_string() }))
 }

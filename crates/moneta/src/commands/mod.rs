@@ -11,6 +11,7 @@ pub mod flash;
 mod moving;
 pub mod populate;
 pub mod proxy;
+pub mod query;
 pub mod route;
 pub mod serve;
 pub mod status;

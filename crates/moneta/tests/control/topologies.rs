@@ -157,3 +157,37 @@ fn an_operator_changes_a_topology_by_commands() {
     assert_eq!((&acts["acts"][3]["what"], &acts["acts"][3]["why"]), (&json!("add_replica"), &json!("more")));
     control.end();
 }
+
+#[test]
+fn queries_find_what_meets_a_predicate() {
+    let folder = tempfile::tempdir().unwrap();
+    let control = Control::start(folder.path(), &[]);
+    create(&control);
+    let node = Answering::start();
+    put(&control, "i-1", &node.address, "a0");
+    control.good("PUT", "/v1/default/instances/feed/p-1", &json!({ "kind": "proxy", "zone": "b", "version": "9" }));
+    let address = format!("http://{}", control.address);
+    let query = |arguments: &[&str]| printed(&mut moneta(&[&["query"], arguments, &["--control", &address]].concat()));
+    let lines = |text: &str| -> Vec<Value> { text.lines().map(|line| serde_json::from_str(line).unwrap()).collect() };
+    let found = lines(&query(&["instances", "--where", "kind == \"node\" && replica == \"a1\" && status == \"UP\""]));
+    assert_eq!(found.len(), 1);
+    assert_eq!(
+        (&found[0]["id"], &found[0]["app"], &found[0]["state"]),
+        (&json!("i-1"), &json!("feed"), &json!("live"))
+    );
+    assert_eq!(query(&["slots", "--where", "holder == null", "--count"]), "2\n");
+    let groups = lines(&query(&["groups", "--where", "up < slots"]));
+    let counts =
+        |group: &Value| (group["name"].clone(), group["slots"].as_u64(), group["held"].as_u64(), group["up"].as_u64());
+    assert_eq!(counts(&groups[0]), (json!("a1"), Some(2), Some(1), Some(1)));
+    assert_eq!(counts(&groups[1]), (json!("b1"), Some(1), Some(0), Some(0)));
+    assert_eq!(query(&["balancers", "--by", "version"]), "       1  9\n");
+    let apps = lines(&query(&["apps"]));
+    assert_eq!(
+        (&apps[0]["replicas"], &apps[0]["zones"], &apps[0]["epoch"]),
+        (&json!(2), &json!(["a", "b"]), &json!(2))
+    );
+    let error = refused(&mut moneta(&["query", "instances", "--where", "zones == 1", "--control", &address]), 1);
+    assert!(error.contains("there is no field zones; did you mean zone?"), "{error}");
+    control.end();
+}
