@@ -129,6 +129,7 @@ test-java: build
 	cd tests/clients/java && MONETA_BIN=$(SERVER) mvn --batch-mode --no-transfer-progress test
 	cd tests/clients/java && MONETA_BIN=$(SERVER) ../through-proxy.sh mvn --batch-mode --no-transfer-progress test
 	cd tests/clients/java && MONETA_BIN=$(SERVER) ../over-tls.sh mvn --batch-mode --no-transfer-progress test
+	cd tests/clients/eureka && MONETA_BIN=$(SERVER) mvn --batch-mode --no-transfer-progress test
 
 # All features: the engines on RocksDB and LMDB, too. LINTED leaves some out. The fuzz targets are type-checked by stable Rust; they
 # are not linked, and any file in the place of libFuzzer saves compiling its C++.

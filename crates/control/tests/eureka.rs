@@ -122,6 +122,8 @@ fn clients_register_renew_find_and_leave() {
     assert_eq!(server.post("OTHER", orders("h3")), 400);
 
     server.until_hash("UP_2_");
+    // Netflix's own client asks with a slash at the end.
+    assert_eq!(server.json("/eureka/v2/apps/")["applications"]["apps__hashcode"], "UP_2_");
     let app = server.json("/eureka/v2/apps/Orders");
     assert_eq!(app["application"]["name"], "ORDERS");
     assert_eq!(app["application"]["instance"].as_array().unwrap().len(), 2);

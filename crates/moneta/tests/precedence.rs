@@ -137,6 +137,8 @@ fn every_option_can_be_set_by_its_environment_variable() {
             "tls_key" => &["config", "--json", "--tls-cert", "c"],
             "tls_crl" => &["config", "--json", "--tls-ca", "c"],
             "tls_clients" => &["config", "--json", "--tls-cert", "c", "--tls-ca", "c"],
+            "replica" => &["config", "--json", "--control", "http://c:1"],
+            "slot" => &["config", "--json", "--control", "http://c:1", "--replica", "r"],
             "promote" => &["config", "--json", "--flash", "x:1g"],
             _ if option.starts_with("flash_") => &["config", "--json", "--flash", "x:1g"],
             _ if option.starts_with("rocks_") => &["config", "--json", "--rocks", "x:1g"],

@@ -57,6 +57,8 @@ pub fn routes(control: &Arc<Control>, access: Arc<dyn Access>, environment: &str
                 (Right::Role(Role::Read), Right::Role(Role::Register), Right::Role(Role::Operate));
             routes.extend([
                 Route::get(concat!($base, "/apps"), all, of()).needs(read),
+                // As Netflix's own client asks.
+                Route::get(concat!($base, "/apps/"), all, of()).needs(read),
                 Route::get(concat!($base, "/apps/delta"), delta, of()).needs(read),
                 Route::get(concat!($base, "/apps/{app}"), one_app, of()).needs(read),
                 Route::post(concat!($base, "/apps/{app}"), register, of()).with_body(BODY_MAX).needs(registers),

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::fs::{self, File};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -65,12 +65,15 @@ impl<'a> Plane<'a> {
 
     /// Starts it if it does not run, and waits until it is ready and has the topology of the plan's nodes.
     pub fn start(&self, plan: &Plan) -> anyhow::Result<()> {
-        if self.pid().is_none() {
-            self.spawn()?;
-        }
+        let mut child = if self.pid().is_none() { Some(self.spawn()?) } else { None };
+        // One that has just been started may have no arguments yet, as the kernel tells: it is asked for by its parent.
+        let mut has_ended = || match &mut child {
+            Some(child) => child.try_wait().is_ok_and(|status| status.is_some()),
+            None => self.pid().is_none(),
+        };
         let from = Instant::now();
         while !admin::ready(&self.address()).is_ok_and(|ready| ready.ready) {
-            if self.pid().is_none() {
+            if has_ended() {
                 bail!("{NAME} has ended: {}", last_line(&self.file("log")));
             }
             if from.elapsed() > PATIENCE {
@@ -81,7 +84,7 @@ impl<'a> Plane<'a> {
         self.create(plan)
     }
 
-    fn spawn(&self) -> anyhow::Result<()> {
+    fn spawn(&self) -> anyhow::Result<Child> {
         let log = self.file("log");
         let open = || File::options().create(true).append(true).open(&log).with_context(|| log.display().to_string());
         let mut command = Command::new(std::env::current_exe().context("the program has no path")?);
@@ -93,7 +96,8 @@ impl<'a> Plane<'a> {
         // Of its own group, so that it does not end with what is typed at this command.
         let child = command.stdin(Stdio::null()).stdout(open()?).stderr(open()?).process_group(0).spawn()?;
         let pid_file = self.file("pid");
-        fs::write(&pid_file, format!("{}\n", child.id())).with_context(|| pid_file.display().to_string())
+        fs::write(&pid_file, format!("{}\n", child.id())).with_context(|| pid_file.display().to_string())?;
+        Ok(child)
     }
 
     /// Makes the topology, unless there is one: slots by name, which the nodes take when they register.
