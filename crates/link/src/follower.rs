@@ -176,7 +176,7 @@ impl Shared {
             let line = match lines.next() {
                 Ok(Some(line)) => line,
                 Ok(None) => return ControlError::Unreachable("the feed has ended".into()),
-                Err(error) if error.kind() == std::io::ErrorKind::ConnectionAborted => {
+                Err(error) if error.kind() == moneta_net::GIVEN_UP => {
                     return ControlError::Unreachable(format!("the feed is silent for {} s", AT_WITHIN.as_secs()));
                 }
                 Err(error) => return ControlError::Unreachable(format!("the feed broke: {error}")),

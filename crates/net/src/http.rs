@@ -64,13 +64,16 @@ pub struct HttpAnswer {
     text_max: u64,
 }
 
+/// The kind of a wait's error that was given up. `ureq` takes `ConnectionAborted` for the end of a body.
+pub const GIVEN_UP: io::ErrorKind = io::ErrorKind::NotConnected;
+
 impl HttpClient {
     /// A client of the server at `endpoint`, which is connected to when it is first asked.
     pub fn new(endpoint: Endpoint) -> Self {
         Self::with(endpoint, None)
     }
 
-    /// The same, whose waits fail with [`io::ErrorKind::ConnectionAborted`] soon after `give_up` says so: for answers that go on.
+    /// The same, whose waits fail with [`GIVEN_UP`] soon after `give_up` says so: for answers that go on.
     pub fn given_up_when(endpoint: Endpoint, give_up: impl Fn() -> bool + Send + Sync + 'static) -> Self {
         Self::with(endpoint, Some(Arc::new(give_up)))
     }
@@ -268,7 +271,7 @@ impl Connection {
         let until = wait(timeout).map(|wait| Instant::now() + wait);
         loop {
             if give_up() {
-                return Err(io::ErrorKind::ConnectionAborted.into());
+                return Err(GIVEN_UP.into());
             }
             let turn = Instant::now() + LOOK;
             let is_last = until.is_some_and(|until| until <= turn);
@@ -441,7 +444,7 @@ mod tests {
         let error = reader.read_line(&mut line).unwrap_err();
         let (_peer, head) = server.join().unwrap();
         assert!(head.starts_with("PUT /a HTTP/1.1\r\n") && head.contains("content-type: application/json"), "{head}");
-        assert_eq!((line.as_str(), error.kind()), ("so\n", io::ErrorKind::ConnectionAborted));
+        assert_eq!((line.as_str(), error.kind()), ("so\n", GIVEN_UP));
     }
 
     #[test]

@@ -43,7 +43,7 @@ pub use certificate_names::CertificateNames;
 pub use endpoint::{Connector, Endpoint, Timeouts};
 pub use host_port::{AddressError, HostPort, prefix as tls_prefix, without_prefix as without_tls_prefix};
 #[cfg(feature = "http")]
-pub use http::{HttpAnswer, HttpClient, HttpError, HttpRequest};
+pub use http::{GIVEN_UP, HttpAnswer, HttpClient, HttpError, HttpRequest};
 pub use keep_alive::keep_alive;
 pub use listening::{accept, is_listening};
 pub use local::local_towards;
