@@ -1,5 +1,6 @@
 //! Values to and from bytes.
 
+use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 
 use crate::applications::{Application, Applications};
@@ -100,9 +101,28 @@ impl Encoding {
             Self::Json => {
                 let mut named = Map::new();
                 named.insert(name.to_owned(), value);
-                Value::Object(named).to_string().into_bytes()
+                // Writing to memory does not fail.
+                serde_json::to_vec(&Ordered(&Value::Object(named))).unwrap_or_default()
             }
             Self::Xml => xml::write(name, &value),
+        }
+    }
+}
+
+/// A value whose objects begin with their class and name: Netflix's own client reads the place of an instance by that order.
+struct Ordered<'a>(&'a Value);
+
+impl Serialize for Ordered<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        const FIRST: [&str; 2] = ["@class", "name"];
+        match self.0 {
+            Value::Array(several) => serializer.collect_seq(several.iter().map(Ordered)),
+            Value::Object(fields) => {
+                let first = FIRST.iter().filter_map(|name| fields.get_key_value(*name));
+                let rest = fields.iter().filter(|(name, _)| !FIRST.contains(&name.as_str()));
+                serializer.collect_map(first.chain(rest).map(|(name, value)| (name, Ordered(value))))
+            }
+            other => other.serialize(serializer),
         }
     }
 }

@@ -93,6 +93,14 @@ fn writes_what_clients_read() {
     let first = &json["applications"]["application"][0]["instance"][0];
     assert_eq!(first["port"], serde_json::json!({ "$": 7001, "@enabled": "true" }));
     assert_eq!(first["overriddenStatus"], "UNKNOWN");
+    // Netflix's own client reads a place only in this order.
+    let place = DataCenter { name: "Amazon".to_owned(), metadata: BTreeMap::from([("a".to_owned(), "b".to_owned())]) };
+    let text =
+        String::from_utf8(Encoding::Json.write_instance(&Instance { data_center: place, ..Instance::new("a", "i") }))
+            .unwrap();
+    let expected =
+        r#""dataCenterInfo":{"@class":"com.netflix.appinfo.AmazonInfo","name":"Amazon","metadata":{"a":"b"}}"#;
+    assert!(text.contains(expected), "{text}");
     assert_eq!(first["dataCenterInfo"]["@class"], "com.netflix.appinfo.InstanceInfo$DefaultDataCenterInfo");
 }
 

@@ -3,6 +3,8 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use thiserror::Error;
 
@@ -10,6 +12,11 @@ const NAME_FILE: &str = "instance";
 const LOCK_FILE: &str = "lock";
 /// Bytes of randomness in a name.
 const RANDOM: usize = 8;
+
+/// How long another process, which is about to end, may take for that.
+const ENDING: Duration = Duration::from_secs(5);
+/// How often it is looked whether it has.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// Why a process has no identity.
 #[derive(Debug, Error)]
@@ -46,7 +53,8 @@ impl Identity {
     /// The identity that is kept in `folder`, which is made if it is not there.
     ///
     /// # Errors
-    /// If the folder cannot be used, or another process uses it.
+    /// If the folder cannot be used, or another process uses it and does not end within five seconds: one that is restarted may
+    /// still be about to.
     pub fn kept_in(folder: &Path) -> Result<Self, IdentityError> {
         let failed = |path: &Path| {
             let path = path.to_owned();
@@ -56,10 +64,14 @@ impl Identity {
         let lock_path = folder.join(LOCK_FILE);
         let lock = OpenOptions::new().create(true).truncate(false).write(true).open(&lock_path);
         let lock = lock.map_err(failed(&lock_path))?;
-        match rustix::fs::flock(&lock, rustix::fs::FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => {}
-            Err(rustix::io::Errno::WOULDBLOCK) => return Err(IdentityError::Taken(folder.to_owned())),
-            Err(error) => return Err(failed(&lock_path)(error.into())),
+        let from = Instant::now();
+        loop {
+            match rustix::fs::flock(&lock, rustix::fs::FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => break,
+                Err(rustix::io::Errno::WOULDBLOCK) if from.elapsed() < ENDING => sleep(LOOK_EVERY),
+                Err(rustix::io::Errno::WOULDBLOCK) => return Err(IdentityError::Taken(folder.to_owned())),
+                Err(error) => return Err(failed(&lock_path)(error.into())),
+            }
         }
         let path = folder.join(NAME_FILE);
         let id = match fs::read_to_string(&path) {
