@@ -18,7 +18,7 @@
 //! | [`metered`] | a source whose changes are counted, and trimmed |
 //! | [`create`], [`target`] | where items go: nodes, each key to its own |
 //! | `passage` | one run of the pump |
-//! | [`dump`], [`populate`], [`copy`] | the jobs |
+//! | [`mod@dump`], [`mod@populate`], [`mod@copy`] | the jobs |
 
 pub mod copy;
 pub mod create;

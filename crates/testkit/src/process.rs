@@ -18,7 +18,7 @@
 //!
 //! | for | there is |
 //! |---|---|
-//! | a command | [`moneta`], [`memcached`]; [`clean`] takes the test's own `MONETA_…` variables away |
+//! | a command | [`moneta`], [`memcached()`]; [`clean`] takes the test's own `MONETA_…` variables away |
 //! | a port | `-p 0` and what the process prints; [`free_port`] where it must be known first, `steady_port` (feature `network`) for restarts |
 //! | a process that serves | [`Process`] |
 //! | one that ends by itself | [`output`], [`printed`], [`refused`] |
