@@ -27,7 +27,7 @@ struct State {
     written: u64,
     /// The list has ended; the error: why it broke off.
     ended: Option<Result<(), String>>,
-    /// Nobody reads any more.
+    /// There is no reader left.
     is_dropped: bool,
 }
 
@@ -56,7 +56,7 @@ impl Queue {
         self.changed.notify_all();
     }
 
-    /// Nobody reads any more.
+    /// There is no reader left.
     pub(crate) fn drop_reader(&self) {
         self.state().is_dropped = true;
         self.changed.notify_all();

@@ -21,7 +21,7 @@ pub fn open(server: Endpoint) -> Result<SocketAddr> {
     thread::Builder::new().name("tunnel".into()).spawn(move || {
         for client in listener.incoming().flatten() {
             let server = server.clone();
-            // An end is an end for both, whatever it comes from.
+            // Either end of a connection ends both directions.
             thread::spawn(move || drop(carry(client, &server)));
         }
     })?;

@@ -132,7 +132,7 @@ impl Control {
                     text.push_str(&written(&Line::End { end: count }));
                     break;
                 };
-                // All values are JSON; what is not even text would be nobody's.
+                // All values are JSON, and so text; anything else is damage.
                 let Ok(value) = String::from_utf8(entry.value.to_vec()) else {
                     tracing::error!(key = entry.key, "the value is no text: the backup ends without its end");
                     is_over = true;

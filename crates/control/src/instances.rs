@@ -163,7 +163,7 @@ impl Control {
         })
     }
 
-    /// Ends an instance in order. What it held stays as it is: the slot's keys wait for whoever comes.
+    /// Removes an instance that stops in order. Its slot keeps its keys until another instance takes it.
     ///
     /// # Errors
     /// 404 if it is not registered; 503 if the ledger cannot be had.
@@ -182,7 +182,7 @@ impl Control {
         self.commits.commit(who, Box::new(plan)).await
     }
 
-    /// Says what an instance is, whatever it says itself; `None` takes that back.
+    /// Sets an operator's override of an instance's status; `None` removes it.
     ///
     /// # Errors
     /// 404 if it is not registered, or there is no word to take back; 503 if the ledger cannot be had.

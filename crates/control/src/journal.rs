@@ -185,7 +185,7 @@ impl Journal {
         match app {
             None => self.all.wake.subscribe(),
             Some(app) => {
-                // Lists of apps that nobody reads and that have nothing.
+                // Lists of apps without readers and without items.
                 if self.of_apps.len() > 64 && !self.of_apps.contains_key(app) {
                     self.of_apps.retain(|_, list| !(list.lines.is_empty() && list.wake.is_closed()));
                 }

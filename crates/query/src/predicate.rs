@@ -12,8 +12,8 @@ use crate::error::QueryError;
 /// The longest expression, in bytes.
 pub const LENGTH_MAX: usize = 2048;
 
-/// The most parts: names, literals, operators.
-const PARTS_MAX: usize = 400;
+/// The most parts: names, literals, operators, and what `exists` and the like stand for.
+const PARTS_MAX: usize = 1600;
 
 /// How deep brackets and operators may lie in one another.
 const DEPTH_MAX: usize = 64;
@@ -46,10 +46,10 @@ impl Predicate {
             return too_large(format!("brackets lie deeper than {DEPTH_MAX}"));
         }
         // The crate's other parser takes exponential time for some texts; this one is written by hand, and bounded.
-        let parser = PrattParser::new().max_recursion_depth(DEPTH_MAX as u16).max_expression_node_count(PARTS_MAX * 4);
+        let parser = PrattParser::new().max_recursion_depth(DEPTH_MAX as u16).max_expression_node_count(PARTS_MAX);
         let expression = parser.parse(text).map_err(|errors| QueryError::Syntax { reason: errors.to_string() })?;
         let cost = Cost::of(&expression);
-        if cost.parts > PARTS_MAX * 4 || cost.depth > DEPTH_MAX * 2 {
+        if cost.parts > PARTS_MAX || cost.depth > DEPTH_MAX * 2 {
             return too_large("too many parts, or they lie too deep".to_owned());
         }
         if cost.loops > LOOPS_MAX {
