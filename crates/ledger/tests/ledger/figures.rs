@@ -77,7 +77,7 @@ fn measure(name: &str, ledger: &Arc<dyn Ledger>, writers: usize) {
 }
 
 #[test]
-#[ignore = "measures"]
+#[ignore = "measures: docs/decisions/26-ledger.md has the command"]
 fn figures_of_a_file() {
     for writers in [1, 8, 50] {
         let directory = TempDir::new().expect("a temporary folder");
@@ -88,7 +88,7 @@ fn figures_of_a_file() {
 
 #[cfg(feature = "etcd")]
 #[test]
-#[ignore = "measures"]
+#[ignore = "measures: docs/decisions/26-ledger.md has the command"]
 fn figures_of_etcd() {
     let cluster = crate::etcd::cluster::Cluster::start(3);
     for writers in [1, 8, 50] {
