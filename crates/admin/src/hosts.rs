@@ -37,6 +37,16 @@ impl Hosts {
     }
 }
 
+/// Whether a request was not sent by a page of another origin than the one that it is for. Programs that are no browsers name none.
+pub(crate) fn is_own_origin(headers: &HeaderMap) -> bool {
+    let host = headers.get(header::HOST).map(header::HeaderValue::as_bytes);
+    headers.get_all(header::ORIGIN).iter().all(|origin| {
+        let origin = origin.as_bytes();
+        let authority = [&b"http://"[..], b"https://"].iter().find_map(|scheme| origin.strip_prefix(*scheme));
+        authority.is_some_and(|authority| host.is_some_and(|host| host.eq_ignore_ascii_case(authority)))
+    })
+}
+
 /// A name as it is compared.
 fn plain(name: &str) -> String {
     name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase()
@@ -67,6 +77,24 @@ mod tests {
         }
         let machine = rustix::system::uname().nodename().to_string_lossy().into_owned();
         assert!(hosts.holds(&machine), "{machine}");
+    }
+
+    #[test]
+    fn a_page_of_another_origin_is_told_by_the_origin_that_browsers_name() {
+        let own = |origin: Option<&'static str>| {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::HOST, header::HeaderValue::from_static("localhost:11290"));
+            if let Some(origin) = origin {
+                headers.insert(header::ORIGIN, header::HeaderValue::from_static(origin));
+            }
+            is_own_origin(&headers)
+        };
+        for origin in [None, Some("http://localhost:11290"), Some("https://LOCALHOST:11290")] {
+            assert!(own(origin), "{origin:?}");
+        }
+        for origin in ["null", "http://localhost:1", "http://evil.example", "localhost:11290", ""] {
+            assert!(!own(Some(origin)), "{origin}");
+        }
     }
 
     #[test]

@@ -89,6 +89,8 @@ pub struct AccessRequest<'a> {
     pub right: Right,
     /// The first `Authorization` header.
     pub authorization: Option<&'a HeaderValue>,
+    /// The first `Cookie` header.
+    pub cookie: Option<&'a HeaderValue>,
     /// The client certificate of the connection; `None` without one.
     pub certificate: Option<&'a Certificate>,
     /// The client's address.
@@ -124,6 +126,8 @@ impl fmt::Display for Principal {
 pub enum Denial {
     /// The client did not authenticate: status 401.
     Unknown,
+    /// The client did not authenticate, and is a person with a browser: status 303, to the page where it logs in.
+    LogIn(&'static str),
     /// The client lacks the right: status 403.
     Forbidden,
 }
@@ -139,6 +143,7 @@ impl Denial {
                 let why = format!("this needs a user with the {what} `{right}`: a token or a certificate\n");
                 (StatusCode::UNAUTHORIZED, challenge, why).into_response()
             }
+            Self::LogIn(page) => (StatusCode::SEE_OTHER, [(header::LOCATION, page)]).into_response(),
             Self::Forbidden => (StatusCode::FORBIDDEN, format!("this needs the {what} `{right}`\n")).into_response(),
         }
     }

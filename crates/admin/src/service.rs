@@ -29,7 +29,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::answer::{self, Missing};
 use crate::connection::{self, Opened};
-use crate::hosts::Hosts;
+use crate::hosts::{self, Hosts};
 use crate::limits::{Limits, Places};
 use crate::places::{Hall, Seat};
 use crate::right::{AccessRequest, Certificate, ClientAddress, Guard, Principal};
@@ -189,11 +189,17 @@ impl Desk {
             tally.count_foreign_host();
             return Err(Box::new((StatusCode::MISDIRECTED_REQUEST, FOREIGN).into_response()));
         }
+        // A browser sends what a page of elsewhere has it send, with all that it has of this origin.
+        if !head.method.is_safe() && !hosts::is_own_origin(&head.headers) {
+            tally.count_foreign_host();
+            return Err(Box::new((StatusCode::FORBIDDEN, FOREIGN_PAGE).into_response()));
+        }
         let asked = AccessRequest {
             method: &head.method,
             path,
             right: page.right,
             authorization: head.headers.get(header::AUTHORIZATION),
+            cookie: head.headers.get(header::COOKIE),
             certificate: self.certificate.as_ref(),
             from: self.from,
             parameters,
@@ -207,6 +213,8 @@ impl Desk {
 
 /// The answer to a request for a host that is not this one.
 const FOREIGN: &str = "the request's Host is none of this process: an address, localhost, this machine's name, or a name given by --admin-hosts\n";
+/// The answer to a change that a page of another origin asks for.
+const FOREIGN_PAGE: &str = "a page of another origin may change nothing here\n";
 /// The answer where all places for a page are taken.
 const BUSY: &str = "too many connections ask for this page";
 /// The answer where a page that goes on is asked for when all of these have ended.

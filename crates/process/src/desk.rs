@@ -76,6 +76,17 @@ impl Desk {
         }
     }
 
+    /// Leaves `/` to another page, until [`Desk::close`]; its own page is at [`PROCESS`] from now on.
+    ///
+    /// # Panics
+    /// As [`Desk::show`].
+    pub fn give_home(&self, home: Route) {
+        if let Some(http) = &self.http {
+            http.retain(|path| path != HOME);
+            http.add([Route::get(PROCESS, home::page, Arc::clone(&self.life)), home]);
+        }
+    }
+
     /// All parts serve: from now on the process is ready if they are.
     pub fn serve(&self) {
         self.life.serve();
@@ -87,12 +98,17 @@ impl Desk {
         if let Some(http) = &self.http {
             http.end_streams();
             http.retain(|path| OWN.contains(&path));
+            http.add([Route::get(HOME, home::page, Arc::clone(&self.life))]);
         }
     }
 }
 
 /// The pages that are there for as long as the desk.
-const OWN: [&str; 4] = ["/healthz", "/readyz", "/metrics", "/"];
+const OWN: [&str; 3] = ["/healthz", "/readyz", "/metrics"];
+/// Where a browser comes first.
+const HOME: &str = "/";
+/// Where the page of the process is if that is another's.
+pub const PROCESS: &str = "/process";
 
 /// Its own pages but `/healthz`, which every admin side has.
 fn routes(life: &Arc<Life>) -> [Route; 3] {
@@ -100,6 +116,6 @@ fn routes(life: &Arc<Life>) -> [Route; 3] {
     [
         Route::get("/metrics", pages::metrics, life()).in_places(Places::Metrics),
         Route::get("/readyz", pages::readyz, life()).in_places(Places::Readiness).needs(Right::None),
-        Route::get("/", home::page, life()),
+        Route::get(HOME, home::page, life()),
     ]
 }
