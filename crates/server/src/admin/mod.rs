@@ -8,6 +8,7 @@ mod metrics;
 pub(crate) mod observed;
 mod pages;
 mod snapshot;
+mod vitals;
 
 use std::sync::Arc;
 
@@ -38,18 +39,29 @@ struct Shown {
     observed: Arc<Observed>,
     /// Admits one request at a time that asks for statistics.
     statistics: Turn,
+    /// Admits one request at a time that asks for vitals, and what earlier ones have seen.
+    vitals: Turn,
+    looks: vitals::Looks,
     /// Admits a few requests at a time that read the feed.
     feed: Turn,
 }
 
 /// Shows a server on the desk.
 pub(crate) fn show(observed: &Arc<Observed>, desk: &Desk) {
-    let shown = Arc::new(Shown { observed: Arc::clone(observed), statistics: Turn::of(1), feed: Turn::of(FEEDS) });
+    let shown = Arc::new(Shown {
+        observed: Arc::clone(observed),
+        statistics: Turn::of(1),
+        vitals: Turn::of(1),
+        looks: vitals::Looks::default(),
+        feed: Turn::of(FEEDS),
+    });
     let shown = || Arc::clone(&shown);
     let pages = [
         Route::get("/stats", pages::stats, shown()),
         Route::get("/proxy", pages::proxy, shown()),
         Route::get("/changes", changes::changes, shown()).in_places(Places::Feed).needs(Right::Replicate),
+        Route::get("/vitals", vitals::vitals, shown()),
+        Route::get("/regions", vitals::regions, shown()),
         Route::get("/key", key::key, shown()).needs(Right::List),
         Route::get("/feed/readers", changes::readers, shown()),
     ];
