@@ -26,6 +26,9 @@
 //! | [`audit`] | who did what |
 //! | [`backup`] | all of it, in a file |
 //! | [`names`] | names and keys |
+//! | [`objects`], [`query`] | what operators are shown, as objects; which of them meet a predicate |
+//! | [`history`] | what was at a time |
+//! | `look` | looks at the state from above |
 //! | [`pages`] | the routes |
 //! | [`eureka`] | the same for clients of Eureka |
 //! | [`metrics`](mod@metrics) | metrics, and readiness |
@@ -37,14 +40,18 @@ pub mod control;
 pub mod error;
 pub mod eureka;
 mod feed;
+pub mod history;
 pub mod instances;
 pub mod journal;
 mod keeper;
 pub mod leases;
+mod look;
 pub mod metrics;
 pub mod names;
+pub mod objects;
 pub mod pages;
 mod probe;
+pub mod query;
 pub mod record;
 mod shared;
 pub mod slots;

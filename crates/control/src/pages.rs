@@ -15,17 +15,19 @@ use moneta_admin::{ClientAddress, Principal, Route};
 
 use crate::commits::Who;
 use crate::control::{Access, Control};
+use crate::history::History;
 
 /// What pages work with.
 #[derive(Clone)]
 pub(crate) struct Desk {
     pub(crate) control: Arc<Control>,
     pub(crate) access: Arc<dyn Access>,
+    pub(crate) history: Option<Arc<History>>,
 }
 
-/// All pages of a control plane.
-pub fn routes(control: &Arc<Control>, access: Arc<dyn Access>) -> Vec<Route> {
-    let desk = Desk { control: Arc::clone(control), access };
+/// All pages of a control plane. `history`: what tells of times that are past.
+pub fn routes(control: &Arc<Control>, access: Arc<dyn Access>, history: Option<Arc<History>>) -> Vec<Route> {
+    let desk = Desk { control: Arc::clone(control), access, history };
     [
         feed::routes(&desk),
         instances::routes(&desk),
@@ -76,7 +78,7 @@ mod tests {
         let plain =
             |path: &str| path.split('/').map(|part| *words.get(part).unwrap_or(&part)).collect::<Vec<_>>().join("/");
         let mut pages: Vec<String> =
-            routes(&control, Arc::new(Nobody)).iter().map(|route| plain(route.path())).collect();
+            routes(&control, Arc::new(Nobody), None).iter().map(|route| plain(route.path())).collect();
         pages.sort();
         pages.dedup();
         let document = std::fs::read_to_string("../../docs/control-api.md").unwrap();

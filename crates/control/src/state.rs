@@ -191,6 +191,11 @@ impl State {
         self.environments.iter_mut()
     }
 
+    /// The names of all environments, in order.
+    pub fn environment_names(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.environments.keys()
+    }
+
     /// How many there are.
     pub fn environment_count(&self) -> usize {
         self.environments.len()

@@ -1,19 +1,16 @@
 //! Instances: registration, renewals, leave, overrides, and lists of them.
 
-use std::sync::Arc;
-
 use axum::extract::{Path, Query, State};
 use axum::response::{IntoResponse, Response};
 use moneta_admin::{Right, Role, Route};
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::Desk;
 use super::answer::{Body, answered};
 use crate::commits::Who;
-use crate::error::Refusal;
 use crate::instances::Renewal;
-use crate::leases::{Instance, Standing};
+use crate::objects;
 use crate::record::{RECORD_MAX, Record, Status};
 
 /// The most bytes of renewals.
@@ -92,57 +89,16 @@ struct Asked {
 }
 
 async fn list(State(desk): State<Desk>, Path(environment): Path<String>, Query(asked): Query<Asked>) -> Response {
-    answered(listed(&desk, &environment, asked.app.as_deref()))
-}
-
-pub(super) fn listed(desk: &Desk, environment: &str, app: Option<&str>) -> Result<Value, Refusal> {
-    let state = desk.control.state_in_step()?;
-    let now = desk.control.shared.now();
-    let mut all = Vec::new();
-    if let Some(of) = state.environment(environment) {
-        let apps = of.apps.iter().filter(|(name, _)| app.is_none_or(|app| ***name == *app));
-        for (name, known) in apps {
-            for (id, instance) in &known.instances {
-                let (Some((revision, _)), Some(value)) = (&instance.record, instance.told()) else { continue };
-                let key = Instance { app: Arc::clone(name), id: Arc::clone(id) };
-                let vitals = of.vitals.get(&key);
-                all.push(json!({
-                    "app": **name,
-                    "id": **id,
-                    "revision": revision.0,
-                    "value": value,
-                    "state": of.leases.standing(&key, now).map(Standing::name),
-                    "seen_ms_ago": of.leases.unseen_for(&key, now),
-                    "vitals": vitals.map(|vitals| &vitals.vitals),
-                    "acks": vitals.map(|vitals| &vitals.acks),
-                }));
-            }
-        }
-    }
-    Ok(json!({ "instances": all, "at": state.at.to_string() }))
+    let page = desk.control.look(|state, now| {
+        let all = objects::listed(state, now, &environment, asked.app.as_deref());
+        json!({ "instances": all, "at": state.at.to_string() })
+    });
+    answered(page)
 }
 
 async fn apps(State(desk): State<Desk>, Path(environment): Path<String>) -> Response {
-    answered(apps_of(&desk, &environment))
-}
-
-pub(super) fn apps_of(desk: &Desk, environment: &str) -> Result<Value, Refusal> {
-    let state = desk.control.state_in_step()?;
-    let now = desk.control.shared.now();
-    let mut all = Vec::new();
-    if let Some(of) = state.environment(environment) {
-        for (name, known) in &of.apps {
-            let registered = known.instances.iter().filter(|(_, instance)| instance.record.is_some());
-            let (mut count, mut up, mut away) = (0, 0, 0);
-            for (id, instance) in registered {
-                count += 1;
-                let is_here = of.is_here(name, id, now);
-                away += usize::from(!is_here);
-                up += usize::from(is_here && instance.effective() == Some(Status::Up));
-            }
-            let epoch = known.topology.as_ref().map_or(0, |(_, document)| document.epoch);
-            all.push(json!({ "app": **name, "instances": count, "up": up, "away": away, "epoch": epoch }));
-        }
-    }
-    Ok(json!({ "apps": all, "at": state.at.to_string() }))
+    let page = desk.control.look(
+        |state, now| json!({ "apps": objects::apps_listed(state, now, &environment), "at": state.at.to_string() }),
+    );
+    answered(page)
 }
