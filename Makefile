@@ -11,7 +11,7 @@ HOSTILE_SECONDS ?= 4
 OLD ?= 9d43525
 # Where `make run` keeps items, and how much of it.
 FLASH ?= data:1g
-# What `make setup` installs what is needed for: build, test, python, engines, lint, clients.
+# What `make setup` installs what is needed for: build, test, python, engines, lint, clients, console.
 FOR ?= test python engines lint
 
 # Where `make install` puts the program: DESTDIR PREFIX/bin.
@@ -36,12 +36,12 @@ ENGINE_TESTS := $(patsubst crates/rocks/tests/%.rs,--test %,$(wildcard crates/ro
 	--test precedence --test refusals --test documents
 STACK_TESTS := --test differential --test memccapable --test linearizability
 
-SCRIPTS := .ci/run $(wildcard scripts/*.sh) fuzz/run.sh deploy/split/run.sh tests/clients/python/run.sh $(wildcard tests/clients/*.sh)
+SCRIPTS := .ci/run $(wildcard scripts/*.sh) fuzz/run.sh deploy/split/run.sh tests/clients/python/run.sh $(wildcard tests/clients/*.sh) tests/console/run.sh
 
 # $(call needs,FOR): `make setup`, where something is missing.
 needs = @scripts/setup.sh --check $(1) || $(MAKE) --no-print-directory setup FOR="$(1)"
 
-.PHONY: help setup run cluster install build test test-engines test-zones hostile test-mixed test-python test-clients test-go test-java lint fuzz crash miri bench microbench
+.PHONY: help setup run cluster install build test test-engines test-zones hostile test-mixed test-python test-clients test-console console-pages test-go test-java lint fuzz crash miri bench microbench
 
 help:
 	@echo 'make setup         install what tests and lint need; FOR=clients for Go and Java. The others call it where something is missing'
@@ -54,6 +54,8 @@ help:
 	@echo 'make hostile       attackers beside good clients of a cluster in network namespaces; a minute'
 	@echo 'make test-mixed    a cluster of this build and of an older one (OLD), which it builds'
 	@echo 'make test-clients  real clients in Go and Java'
+	@echo 'make test-console  the console in a browser: every page, by keyboard, against axe; half a minute. SHOTS=1 writes docs/console/*.png'
+	@echo 'make console-pages how long its pages take with 18,000 instances'
 	@echo 'make lint          formatting, clippy, fuzz targets, documentation, links, scripts, spelling, circles of files, dependencies'
 	@echo 'make fuzz          fuzz every target of fuzz/README.md for FUZZ_SECONDS ($(FUZZ_SECONDS)); needs nightly Rust'
 	@echo 'make crash         run the crash model CRASH_ROUNDS ($(CRASH_ROUNDS)) times; MONETA_SEED=N begins with that seed'
@@ -117,6 +119,16 @@ test-python: build
 	MONETA_BIN=$(SERVER) tests/clients/over-tls.sh tests/clients/python/run.sh
 
 test-clients: test-go test-java
+
+# The console of a cluster in a browser. SHOTS=1: what it looks like, for docs/console.md.
+test-console: build
+	$(call needs,console)
+	MONETA_BIN=$(SERVER) $(if $(SHOTS),MONETA_SHOTS=$(CURDIR)/docs/console) tests/console/run.sh
+
+# Milliseconds and KiB of each page with 18,000 instances, by an optimised build.
+console-pages:
+	$(call needs,build)
+	$(CARGO) test --profile quick -p moneta-console --test pages -- --ignored --nocapture pages_of_eighteen_thousand
 
 test-go: build
 	$(call needs,clients)

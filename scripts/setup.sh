@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what the named targets of the Makefile need, and nothing that is already there: packages of Debian, and the tools of
 # scripts/tool.sh in a cache folder. Nothing else in this repository installs anything.
-#   scripts/setup.sh [--check] build|test|zones|python|clients|engines|lint...
+#   scripts/setup.sh [--check] build|test|zones|python|clients|console|engines|lint...
 # With --check nothing is installed; it fails if something is missing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -54,6 +54,14 @@ for target in "${@:-test}"; do
         need go golang-go
         need openssl openssl
         ;;
+    console)
+        need chromium chromium
+        # What pages are written in where a machine has no fonts.
+        [ -e /usr/share/fonts/truetype/liberation ] || packages+=(fonts-liberation)
+        # Where Node.js came from elsewhere, it has npm with it, and Debian's would not go with it.
+        command -v npm >/dev/null 2>&1 || packages+=(nodejs npm)
+        need_tool console-browser
+        ;;
     engines)
         # RocksDB is compiled, and its C interface read by libclang, wherever the engine `rocks` is built.
         need cc build-essential pkg-config
@@ -68,7 +76,7 @@ for target in "${@:-test}"; do
         need_tool cargo-deny
         ;;
     *)
-        echo "usage: $0 [--check] build|test|zones|python|clients|engines|lint..." >&2
+        echo "usage: $0 [--check] build|test|zones|python|clients|console|engines|lint..." >&2
         exit 2
         ;;
     esac

@@ -13,7 +13,7 @@ case "${1:-}" in
     shift
     ;;
 esac
-name=${1:?usage: $0 [--check|--install] cargo-deny|typos|python-clients}
+name=${1:?usage: $0 [--check|--install] cargo-deny|typos|python-clients|console-browser}
 cache="${XDG_CACHE_HOME:-$HOME/.cache}/moneta"
 
 # environment FOLDER REQUIREMENTS: a Python environment with the packages that a file names
@@ -41,6 +41,17 @@ typos | python-clients)
     esac
     is_there() { cmp -s "$requirements" "$cache/$name/requirements.txt"; }
     fetch() { environment "$cache/$name" "$requirements"; }
+    ;;
+console-browser)
+    # What drives the browser of the console's tests: the packages that its lock file names, and no program of theirs is run.
+    program="$cache/console-browser/node_modules"
+    is_there() { cmp -s tests/console/package-lock.json "$cache/console-browser/installed"; }
+    fetch() {
+        mkdir -p "$cache/console-browser"
+        cp tests/console/package.json tests/console/package-lock.json "$cache/console-browser/"
+        (cd "$cache/console-browser" && npm ci --ignore-scripts --no-audit --no-fund --silent)
+        cp tests/console/package-lock.json "$cache/console-browser/installed"
+    }
     ;;
 *)
     echo "$0: unknown tool: $name" >&2

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use moneta_admin::{AccessRequest, AdminConfig, Certificate, Denial, Guard, Principal};
 use moneta_audit::{Audit, Event};
+use moneta_console::Sessions;
 use moneta_net::{CertificateNames, ClientCertificates, Tls};
 use moneta_options::values::Values;
 use moneta_users::{LoggedIn, Right, Users};
@@ -17,6 +18,9 @@ use crate::options::sections::tls::TLS_CA;
 
 /// The name of the admin side among the listeners of the file of users.
 pub const LISTENER: &str = "admin";
+/// What paths of a console begin with, and where one logs in.
+const CONSOLE: &str = "/console/";
+const LOG_IN: &str = "/log-in";
 /// The page of metrics.
 const METRICS: &str = "/metrics";
 
@@ -31,7 +35,21 @@ pub fn config(
     users: Option<&Arc<Users>>,
     audit: Option<&Arc<Audit>>,
 ) -> anyhow::Result<AdminConfig> {
-    config_in(options, tls, users, audit, None)
+    make(options, tls, users, audit, None, None)
+}
+
+/// The same, of a listener with a console: its pages take the cookies of who has logged in there.
+///
+/// # Errors
+/// As [`config`].
+pub fn config_with(
+    options: &Values,
+    tls: Option<&Arc<Tls>>,
+    users: Option<&Arc<Users>>,
+    audit: Option<&Arc<Audit>>,
+    sessions: &Arc<Sessions>,
+) -> anyhow::Result<AdminConfig> {
+    make(options, tls, users, audit, None, Some(Arc::clone(sessions)))
 }
 
 /// The same, of a listener whose paths name no environment: all that is asked there is of this one.
@@ -45,19 +63,32 @@ pub fn config_in(
     audit: Option<&Arc<Audit>>,
     environment: Option<&str>,
 ) -> anyhow::Result<AdminConfig> {
+    make(options, tls, users, audit, environment, None)
+}
+
+/// Whether secrets may come from other machines: nobody on the way can read them, or that is allowed.
+pub fn takes_secrets_from_afar(options: &Values) -> bool {
+    is_protected(options) || options.get(&LOGIN_IN_CLEAR)
+}
+
+fn make(
+    options: &Values,
+    tls: Option<&Arc<Tls>>,
+    users: Option<&Arc<Users>>,
+    audit: Option<&Arc<Audit>>,
+    environment: Option<&str>,
+    sessions: Option<Arc<Sessions>>,
+) -> anyhow::Result<AdminConfig> {
     let wants = wants_certificates(options);
     let may_have = users.is_some() && options.get(&TLS_CA).is_some();
     // Health checks need no certificate.
     let clients = if wants || may_have { ClientCertificates::Ask } else { ClientCertificates::None };
     let tls = tls.filter(|_| is_protected(options)).map(|tls| tls.acceptor(clients)).transpose()?;
     let metrics_are_open = options.get(&ADMIN_METRICS_OPEN);
-    let door = Door {
-        takes_tokens_from_afar: is_protected(options) || options.get(&LOGIN_IN_CLEAR),
-        wants_certificates: wants,
-        metrics_are_open,
-    };
+    let door =
+        Door { takes_tokens_from_afar: takes_secrets_from_afar(options), wants_certificates: wants, metrics_are_open };
     let guard = match users {
-        Some(users) => of_users(users, audit.cloned(), door, environment.map(Into::into)),
+        Some(users) => of_users(users, audit.cloned(), door, environment.map(Into::into), sessions),
         None if wants => certified(metrics_are_open),
         None => Guard::default(),
     };
@@ -75,18 +106,28 @@ struct Door {
 }
 
 /// Admits users who have the right, by certificate or token.
-fn of_users(users: &Arc<Users>, audit: Option<Arc<Audit>>, door: Door, environment: Option<Box<str>>) -> Guard {
+fn of_users(
+    users: &Arc<Users>,
+    audit: Option<Arc<Audit>>,
+    door: Door,
+    environment: Option<Box<str>>,
+    sessions: Option<Arc<Sessions>>,
+) -> Guard {
     let users = Arc::clone(users);
     Guard::new(move |asked: &AccessRequest<'_>| {
         let from = asked.from.to_string();
-        let user = match logged_in(&users, asked, door) {
+        // Of pages for people alone: a program's request has its token with it, and a page of elsewhere none.
+        let sessions = sessions.as_ref().filter(|_| asked.path.starts_with(CONSOLE));
+        let by_cookie = || sessions.zip(asked.cookie).and_then(|(of, cookie)| of.user(&users, cookie.as_bytes()));
+        let user = match logged_in(&users, asked, door).or_else(by_cookie) {
             Some(found) => Arc::clone(found.user()),
             None if door.metrics_are_open && asked.path == METRICS => return Ok(Principal("".into())),
             None => {
                 if let Some(audit) = audit.as_ref().filter(|_| asked.authorization.is_some()) {
                     audit.note(Event::LogInFailed { from: &from });
                 }
-                return Err(Denial::Unknown);
+                let is_person = sessions.is_some() && asked.authorization.is_none();
+                return Err(if is_person { Denial::LogIn(LOG_IN) } else { Denial::Unknown });
             }
         };
         if let moneta_admin::Right::Role(role) = asked.right {

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use moneta_admin::{AccessRequest, Role as Asked};
+use moneta_console::Permits;
 use moneta_control::{Access, Who};
 use moneta_users::{Role, User, Users};
 
@@ -47,6 +48,12 @@ impl Access for ByUsers {
 
     fn reads_all(&self, who: &Who, environment: &str) -> bool {
         self.user(who, |user| may(user, environment, Asked::Read, None))
+    }
+}
+
+impl Permits for ByUsers {
+    fn has(&self, who: &Who, environment: &str, role: Asked) -> bool {
+        self.user(who, |user| may(user, environment, role, None))
     }
 }
 

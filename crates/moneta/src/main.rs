@@ -58,6 +58,7 @@ fn cli() -> Command {
         .subcommand(outward::add_to(commands::cluster::command()))
         .subcommand(commands::control::command())
         .subcommand(outward::add_to(commands::status::command()))
+        .subcommand(outward::add_to(commands::watch::command()))
         .subcommand(outward::add_to(commands::query::command()))
         .subcommand(outward::add_to(commands::topology::command()))
         .subcommand(commands::user::command())
@@ -74,8 +75,10 @@ fn main() -> ExitCode {
         }
         error.exit()
     });
-    let is_outward =
-        ["bench", "verify", "feed", "dump", "populate", "copy", "cluster", "route", "status", "topology", "query"];
+    let is_outward = [
+        "bench", "verify", "feed", "dump", "populate", "copy", "cluster", "route", "status", "watch", "topology",
+        "query",
+    ];
     if let Some((name, matches)) = matches.subcommand()
         && is_outward.contains(&name)
         && let Err(error) = outward::take(matches)
@@ -95,6 +98,7 @@ fn main() -> ExitCode {
         Some(("bench", matches)) => commands::bench::run(matches),
         Some(("control", matches)) => commands::control::run(matches),
         Some(("status", matches)) => commands::status::run(matches),
+        Some(("watch", matches)) => commands::watch::run(matches),
         Some(("query", matches)) => commands::query::run(matches),
         Some(("topology", matches)) => commands::topology::run(matches),
         Some(("user", matches)) => commands::user::run(matches),

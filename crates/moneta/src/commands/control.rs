@@ -12,11 +12,15 @@ use std::time::Duration;
 use anyhow::{Context, anyhow};
 use clap::{ArgMatches, Command};
 use moneta_admin::{Admin, AdminConfig, AdminError, Limits};
+use moneta_background::runtime::AsyncTask;
+use moneta_console::{Console, ConsoleConfig, Sessions};
+use moneta_control::history::History;
 use moneta_control::{Access, Control, ControlConfig, Watched, eureka, pages};
 use moneta_ledger::{Embedded, Ledger};
 use moneta_net::HostPort;
 use moneta_options::declaration::Declaration;
 use moneta_options::stray;
+use moneta_options::subscribers::Subscribers;
 use moneta_options::values::Values;
 use moneta_process::Process;
 use moneta_process::desk::About;
@@ -40,6 +44,8 @@ const REQUESTS: usize = 512;
 const ARRIVING: usize = 1_024;
 /// Descriptors beside those of connections: the ledger, probes, what the process has anyway.
 const DESCRIPTORS: u64 = 512;
+/// The folder of the history in that of the ledger.
+const HISTORY: &str = "history";
 /// How long its tasks may take to end, and the ledger to close.
 const CLOSE_WITHIN: Duration = Duration::from_secs(15);
 
@@ -72,7 +78,8 @@ pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     let address = options.get(&LISTEN).context("it has an address")?;
     let tls = tls::load(&options)?;
     let (audit, users) = (users::audit(&options)?, users::open(&options)?);
-    let desk = admin_access::config(&options, tls.as_ref(), users.as_ref(), audit.as_ref())?;
+    let sessions = Arc::new(Sessions::new().context("the system has no randomness")?);
+    let desk = admin_access::config_with(&options, tls.as_ref(), users.as_ref(), audit.as_ref(), &sessions)?;
     let listeners = 1 + u64::from(options.get(&EUREKA).is_some());
     raise_descriptors(listeners * limits().connections() as u64 + DESCRIPTORS);
     let mut process =
@@ -91,8 +98,9 @@ pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     certificates.as_ref().map(tls_files::follow).transpose().context("no files are looked at")?;
     let ledger = open(&options)?;
     let config = ControlConfig { period: options.get(&RENEW_EVERY), ..ControlConfig::default() };
-    let (control, running) = Control::start(ledger, &config).context("the control plane cannot start")?;
+    let (control, running) = Control::start(Arc::clone(&ledger), &config).context("the control plane cannot start")?;
     process.at_end("control", CLOSE_WITHIN, move || drop(running));
+    let history = past(&options, ledger, &mut process)?;
     let live = reload::Live {
         phases: Arc::clone(process.phases()),
         level: process.log().level.clone(),
@@ -103,6 +111,23 @@ pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     let reload = reload::Reload::new(matches.clone(), options.clone(), live);
     process.answer_signals(move || reload.run())?;
     let access: Arc<dyn Access> = Arc::new(ByUsers(users.clone()));
+    let outward = outward::of(&options, tls.as_ref())?;
+    let log_in = outward::keep_fresh(&outward, &mut Subscribers::default())?;
+    process.at_end("log-in", CLOSE_WITHIN, move || drop(log_in));
+    let (console, drawing) = Console::start(ConsoleConfig {
+        control: Arc::clone(&control),
+        history: Some(Arc::clone(&history)),
+        outward,
+        users: users.clone(),
+        sessions,
+        permits: Arc::new(ByUsers(users.clone())),
+        is_protected: options.get(&tls::TLS_CERT).is_some(),
+        takes_secrets_from_afar: admin_access::takes_secrets_from_afar(&options),
+    })
+    .context("the console cannot start")?;
+    process.at_end("console", CLOSE_WITHIN, move || stop(drawing));
+    process.desk().add(moneta_console::pages::routes(&console));
+    process.desk().give_home(moneta_console::pages::home(&console));
     if let Some(address) = options.get(&EUREKA) {
         let environment = options.get(&EUREKA_ENVIRONMENT).unwrap_or_default();
         let desk = admin_access::config_in(&options, tls.as_ref(), users.as_ref(), audit.as_ref(), Some(&environment))?;
@@ -112,8 +137,22 @@ pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
             .map_err(|error| anyhow!("{error}; --eureka takes another address"))?;
         process.at_end("eureka", CLOSE_WITHIN, move || drop(admin));
     }
-    process.desk().show(Arc::new(Watched(Arc::clone(&control))), pages::routes(&control, access));
+    process.desk().show(Arc::new(Watched(Arc::clone(&control))), pages::routes(&control, access, Some(history)));
     process.run(|desk| greet(&options, desk.address()))
+}
+
+/// Writes down what changes, in a folder of that of the ledger.
+fn past(options: &Values, ledger: Arc<dyn Ledger>, process: &mut Process) -> anyhow::Result<Arc<History>> {
+    let folder = options.get(&DATA).context("it has a folder")?.join(HISTORY);
+    let (history, task) =
+        History::start(ledger, &folder).with_context(|| format!("data: the history in `{}`", folder.display()))?;
+    process.at_end("history", CLOSE_WITHIN, move || stop(task));
+    Ok(history)
+}
+
+fn stop(task: AsyncTask) {
+    task.stop();
+    task.join_within(CLOSE_WITHIN);
 }
 
 fn begin(options: &Values, address: &HostPort, desk: AdminConfig) -> anyhow::Result<Process> {
@@ -178,6 +217,10 @@ fn greet(options: &Values, address: Option<std::net::SocketAddr>) {
         if let Some(address) = address {
             let is_protected = options.get(&tls::TLS_CERT).is_some();
             writeln!(out, "listening on {}://{address}", if is_protected { "https" } else { "http" })?;
+        }
+        if let Some(address) = address {
+            let scheme = if options.get(&tls::TLS_CERT).is_some() { "https" } else { "http" };
+            writeln!(out, "console      {scheme}://{address}/ in a browser")?;
         }
         if let Some(folder) = options.get(&DATA) {
             writeln!(out, "ledger       in {}", folder.display())?;

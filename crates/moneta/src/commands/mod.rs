@@ -18,3 +18,4 @@ pub mod status;
 pub mod topology;
 pub mod user;
 pub mod verify;
+pub mod watch;

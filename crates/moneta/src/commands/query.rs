@@ -23,6 +23,7 @@ pub fn command() -> Command {
         .after_help("docs/introspection.md has the fields of each object, and examples.")
         .arg(Arg::new("of").value_name("OBJECTS").required(true).value_parser(kinds).help("What is looked at"))
         .arg(text("where", "CEL", "The predicate, as 'zone == \"a\" && status != \"UP\"' [default: all]"))
+        .arg(text("at", "TIME", "As it was then: 2h (ago), Unix seconds, or 2026-03-01T12:00:00Z; at most 7 days ago"))
         .arg(text("by", "FIELD", "How many there are of each value of this field").conflicts_with("count"))
         .arg(
             text("shown", "N", "How many are shown, at most 10,000 [default: 100]")
@@ -40,7 +41,7 @@ pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     let of = matches.get_one::<String>("of").map_or("", String::as_str);
     let shown = matches.get_one::<u32>("shown").map(u32::to_string);
     let mut asked = vec![("of", of)];
-    for name in ["where", "by"] {
+    for name in ["where", "by", "at"] {
         asked.extend(matches.get_one::<String>(name).map(|text| (name, text.as_str())));
     }
     asked.extend(shown.as_deref().map(|shown| ("shown", shown)));
@@ -68,6 +69,9 @@ pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
         if shown < count {
             eprintln!("moneta query: {count} meet it, {shown} are shown (--shown takes more)");
         }
+    }
+    if let Some(known) = answer["known_until"].as_str() {
+        eprintln!("moneta query: nothing was written down after {known}: as it was last known");
     }
     if answer["complete"] == Value::Bool(false) {
         eprintln!("moneta query: the time was over before all were looked at");

@@ -27,50 +27,79 @@ pub fn command() -> Command {
 /// If the control plane does not answer, or says no.
 pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     let control = control_url::Control::of_command(PATIENCE)?;
-    let of = &control.environment;
-    let app = matches.get_one::<String>("app");
-    let status = control.get(&format!("/v1/{of}/status"), &[])?;
-    let apps = control.get(&format!("/v1/{of}/apps"), &[])?;
-    let wanted: Vec<(&str, &str)> = app.iter().map(|app| ("app", app.as_str())).collect();
-    let instances = control.get(&format!("/v1/{of}/instances"), &wanted)?;
+    let app = matches.get_one::<String>("app").map(String::as_str);
+    let fleet = Fleet::ask(&control, app)?;
     let mut out = stdout().lock();
     if matches.get_flag("json") {
+        let Fleet { status, apps, instances } = fleet;
         let page = json!({ "status": status, "apps": apps["apps"], "instances": instances["instances"] });
         writeln!(out, "{page}")?;
         return Ok(());
     }
-    let listed = instances["instances"].as_array().context("the answer has no instances")?;
-    let renewals = &status["renewals"];
-    let protection =
-        if status["protection"] == true { "; too many renewals are missing: none becomes away" } else { "" };
-    writeln!(out, "environment {of}: {} of {} instances renew{protection}", renewals["had"], renewals["expected"])?;
-    writeln!(out, "\n{:14}{:14}{:>10}{:>6}{:>9}{:>6}", "region", "zone", "instances", "up", "suspect", "away")?;
-    let mut places: BTreeMap<(&str, &str), [u64; 4]> = BTreeMap::new();
-    for instance in listed {
-        let value = &instance["value"];
-        let named = |field: &str| value[field].as_str().unwrap_or("-");
-        let counts = places.entry((named("region"), named("zone"))).or_default();
-        counts[0] += 1;
-        counts[1] += u64::from(instance["state"] == "live" && value["effective"] == "UP");
-        counts[2] += u64::from(instance["state"] == "suspect");
-        counts[3] += u64::from(instance["state"] == "away");
+    fleet.draw(&mut out, &control.environment, app)
+}
+
+/// What a control plane knows at one moment.
+pub struct Fleet {
+    status: Value,
+    apps: Value,
+    instances: Value,
+}
+
+impl Fleet {
+    /// Asks for it. `app`: the instances of one app alone.
+    ///
+    /// # Errors
+    /// If the control plane does not answer, or says no.
+    pub fn ask(control: &control_url::Control, app: Option<&str>) -> anyhow::Result<Self> {
+        let of = &control.environment;
+        let wanted: Vec<(&str, &str)> = app.iter().map(|app| ("app", *app)).collect();
+        Ok(Self {
+            status: control.get(&format!("/v1/{of}/status"), &[])?,
+            apps: control.get(&format!("/v1/{of}/apps"), &[])?,
+            instances: control.get(&format!("/v1/{of}/instances"), &wanted)?,
+        })
     }
-    for ((region, zone), [all, up, suspect, away]) in places {
-        writeln!(out, "{region:14}{zone:14}{all:>10}{up:>6}{suspect:>9}{away:>6}")?;
-    }
-    writeln!(out, "\n{:28}{:>10}{:>6}{:>6}{:>8}", "app", "instances", "up", "away", "epoch")?;
-    for known in apps["apps"].as_array().into_iter().flatten() {
-        let name = known["app"].as_str().unwrap_or_default();
-        if app.is_none_or(|app| app == name) {
-            let number = |field: &str| known[field].as_u64().unwrap_or(0);
-            let (all, up, away, epoch) = (number("instances"), number("up"), number("away"), number("epoch"));
-            writeln!(out, "{name:28}{all:>10}{up:>6}{away:>6}{epoch:>8}")?;
+
+    /// Draws it as tables.
+    ///
+    /// # Errors
+    /// If it cannot be written, or the answer has no instances.
+    pub fn draw(&self, out: &mut impl Write, environment: &str, app: Option<&str>) -> anyhow::Result<()> {
+        let listed = self.instances["instances"].as_array().context("the answer has no instances")?;
+        let renewals = &self.status["renewals"];
+        let is_protected = self.status["protection"] == true;
+        let protection = if is_protected { "; too many renewals are missing: none becomes away" } else { "" };
+        let (had, expected) = (&renewals["had"], &renewals["expected"]);
+        writeln!(out, "environment {environment}: {had} of {expected} instances renew{protection}")?;
+        writeln!(out, "\n{:14}{:14}{:>10}{:>6}{:>9}{:>6}", "region", "zone", "instances", "up", "suspect", "away")?;
+        let mut places: BTreeMap<(&str, &str), [u64; 4]> = BTreeMap::new();
+        for instance in listed {
+            let value = &instance["value"];
+            let named = |field: &str| value[field].as_str().unwrap_or("-");
+            let counts = places.entry((named("region"), named("zone"))).or_default();
+            counts[0] += 1;
+            counts[1] += u64::from(instance["state"] == "live" && value["effective"] == "UP");
+            counts[2] += u64::from(instance["state"] == "suspect");
+            counts[3] += u64::from(instance["state"] == "away");
         }
+        for ((region, zone), [all, up, suspect, away]) in places {
+            writeln!(out, "{region:14}{zone:14}{all:>10}{up:>6}{suspect:>9}{away:>6}")?;
+        }
+        writeln!(out, "\n{:28}{:>10}{:>6}{:>6}{:>8}", "app", "instances", "up", "away", "epoch")?;
+        for known in self.apps["apps"].as_array().into_iter().flatten() {
+            let name = known["app"].as_str().unwrap_or_default();
+            if app.is_none_or(|app| app == name) {
+                let number = |field: &str| known[field].as_u64().unwrap_or(0);
+                let (all, up, away, epoch) = (number("instances"), number("up"), number("away"), number("epoch"));
+                writeln!(out, "{name:28}{all:>10}{up:>6}{away:>6}{epoch:>8}")?;
+            }
+        }
+        if app.is_some() {
+            of_app(out, listed)?;
+        }
+        Ok(())
     }
-    if app.is_some() {
-        of_app(&mut out, listed)?;
-    }
-    Ok(())
 }
 
 fn of_app(out: &mut impl Write, listed: &[Value]) -> std::io::Result<()> {

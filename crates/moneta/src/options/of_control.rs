@@ -19,7 +19,7 @@ use moneta_options::values::Values;
 use crate::options::contradictions::is_loopback;
 use crate::options::sections::access::{AUDIT_LOG, USERS};
 use crate::options::sections::operation::{ADMIN_HOSTS, ADMIN_METRICS_OPEN, LAME_DUCK, LOG_FORMAT, LOG_LEVEL, VERBOSE};
-use crate::options::sections::tls::{TLS_CA, TLS_CERT, TLS_CLIENTS, TLS_CRL, TLS_KEY};
+use crate::options::sections::tls::{LOGIN_FILE, TLS_CA, TLS_CERT, TLS_CLIENTS, TLS_CONNECT, TLS_CRL, TLS_KEY};
 
 section! {
     "Control plane";
@@ -55,6 +55,8 @@ static SHARED: Section = Section {
         &TLS_CA,
         &TLS_CRL,
         &TLS_CLIENTS,
+        &TLS_CONNECT,
+        &LOGIN_FILE,
         &USERS,
         &AUDIT_LOG,
         &ADMIN_HOSTS,

@@ -6,6 +6,7 @@
 mod common;
 
 mod bad_days;
+mod console;
 mod discovery;
 mod strangers;
 mod support;

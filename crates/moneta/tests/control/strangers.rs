@@ -12,7 +12,7 @@ use crate::common::{PATIENCE, file, moneta, refused, until};
 use crate::support::{Control, Feed, head, try_ask};
 
 /// A file of users with these lines each, and their tokens.
-fn users(users: &[(&str, &str)]) -> (String, Vec<String>) {
+pub fn users(users: &[(&str, &str)]) -> (String, Vec<String>) {
     let (mut text, mut tokens) = (String::new(), Vec::new());
     for (name, lines) in users {
         let (told, stored) = secret::generate().unwrap();

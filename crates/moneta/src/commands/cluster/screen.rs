@@ -21,7 +21,8 @@ pub fn started(dir: &Path, plan: &Plan) -> anyhow::Result<()> {
         writeln!(out, "{zone:<5} {name:<8} {:<16} {scheme}://{}", process.address(), process.admin_address())?;
     }
     if let Some(plane) = Plane::of(dir, plan) {
-        writeln!(out, "{:<5} {:<8} {:<16} the control plane", "", "control", plane.address())?;
+        let address = plane.address();
+        writeln!(out, "{:<5} {:<8} {address:<16} the control plane; in a browser: http://{address}/", "", "control")?;
     }
     let proxies: Vec<&Process> = plan.processes.iter().filter(|process| process.proxy).collect();
     let [near, far] = [proxies[0].port, proxies[1].port];
