@@ -49,8 +49,10 @@ const fill = async () => {
   socket.destroy();
 };
 let isReading = true;
+const sockets = [];
 const read = async (port) => {
   const socket = connect(port, "127.0.0.1");
+  sockets.push(socket);
   socket.on("error", () => {});
   while (isReading) {
     let text = "";
@@ -61,7 +63,7 @@ const read = async (port) => {
   socket.destroy();
 };
 await fill();
-const readers = proxies.map(read);
+proxies.forEach((port) => read(port).catch(() => {}));
 
 const browser = await chromium.launchPersistentContext(process.env.MONETA_PROFILE, {
   executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium",
@@ -105,12 +107,12 @@ const check = async (name) => {
   await page.emulateMedia({ colorScheme: "light" });
 };
 const shots = process.env.MONETA_SHOTS;
-const shoot = async (name, scheme = "light") => {
+const shoot = async (name, scheme = "light", fullPage = false) => {
   if (!shots) return;
   mkdirSync(shots, { recursive: true });
   await page.emulateMedia({ colorScheme: scheme });
   await page.mouse.move(1, 1);
-  await page.screenshot({ path: join(shots, `${name}.png`), animations: "disabled" });
+  await page.screenshot({ path: join(shots, `${name}.png`), animations: "disabled", fullPage });
   await page.emulateMedia({ colorScheme: "light" });
 };
 
@@ -151,7 +153,7 @@ await Promise.all([page.waitForURL("**/instances/*"), page.keyboard.press("Enter
 await settled();
 await page.waitForSelector("#regions");
 await check("instance");
-await shoot("instance");
+await shoot("instance", "light", true);
 await page.keyboard.press("?");
 assert(await page.evaluate(() => document.getElementById("keys").open));
 await check("keys");
@@ -208,7 +210,8 @@ assert.match(await page.textContent("main"), /As it was at/);
 await check("the past");
 
 isReading = false;
-await Promise.all(readers);
+sockets.forEach((socket) => socket.destroy());
 await browser.close();
 if (faults.length) process.exit(1);
 console.log("the console: every page seen, in light and dark, by keyboard; nothing found");
+process.exit(0);

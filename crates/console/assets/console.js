@@ -47,7 +47,7 @@ document.addEventListener("htmx:beforeSwap", (event) => {
   // Several parts may be on their way: only the one that has the focus takes it along.
   if (event.detail.target.contains(active) && active.matches("a[href]")) focused = active.getAttribute("href");
 });
-document.addEventListener("htmx:afterSettle", () => {
+document.addEventListener("htmx:afterSwap", () => {
   if (!focused || document.activeElement !== document.body) return;
   const same = [...document.querySelectorAll("main a[href]")].find((link) => link.getAttribute("href") === focused);
   if (same) same.focus({ preventScroll: true });
@@ -110,6 +110,7 @@ class Chart {
     );
   }
 }
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => charts.forEach((chart) => chart.draw(true)));
 addEventListener("resize", () => charts.forEach((chart) => chart.plot && chart.plot.setSize({ width: chart.place.clientWidth, height: 150 })));
 
 // Keys.

@@ -1,4 +1,4 @@
-//! Tells browsers that something of an environment has changed: server-sent events without contents, at most one a second, after which
+//! Tells browsers that something of an environment has changed: server-sent events that say no more than that, at most one a second, after which
 //! a page fetches what it shows again; and a tick every few seconds, since what travels with renewals changes all the time.
 
 use std::sync::Arc;
@@ -55,7 +55,7 @@ async fn changes(
                 Err(_) => break,
             }
         }
-        Some((Event::default().event(if is_changed { "change" } else { "tick" }).data(""), feed))
+        Some((Event::default().event(if is_changed { "change" } else { "tick" }).data("now"), feed))
     });
     stream::events(events)
 }

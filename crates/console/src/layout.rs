@@ -13,7 +13,7 @@ use crate::visit::Visit;
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
                       form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
 /// What htmx is not to do: add a style, evaluate texts, ask other hosts, keep pages.
-const HTMX: &str = r#"{"includeIndicatorStyles":false,"allowEval":false,"selfRequestsOnly":true,"historyCacheSize":0,"timeout":10000,"scrollBehavior":"auto"}"#;
+const HTMX: &str = r#"{"includeIndicatorStyles":false,"allowEval":false,"selfRequestsOnly":true,"historyCacheSize":0,"timeout":10000,"defaultSettleDelay":0,"scrollBehavior":"auto"}"#;
 
 /// What stands as it is in a part of a path.
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');

@@ -94,7 +94,7 @@ fn told(one: &Seen) -> Markup {
             @if let Some(zone) = &record.zone { (figure("zone", zone, "")) }
             @if let Some(region) = &record.region { (figure("region", region, "")) }
             @if let Some(version) = one.version() { (figure("version", version, "")) }
-            @for (use_, address) in &record.addresses { (figure(use_, address, "")) }
+            @for (use_, address) in &record.addresses { (figure(use_, address, "text")) }
             @if let Some(seen) = one.seen_ms_ago { (figure("seen", &ago(seen), "")) }
             @if let Some(revision) = number(&one.acks, &["properties", "revision"]) {
                 (figure("properties", &format!("{} at {revision}", one.acks["properties"]["state"].as_str().unwrap_or("?")), ""))
@@ -165,7 +165,7 @@ fn of_vitals(vitals: &Value) -> Markup {
                     table.rows {
                         thead { tr { th scope="col" { "answered by" } th.number scope="col" { "items" } th.number scope="col" { "reads" } th.number scope="col" { "share" } } }
                         tbody { @for tier in tiers.into_iter().flatten() { tr {
-                            td { (tier["tier"].as_str().unwrap_or("?")) }
+                            td { (match tier["tier"].as_str() { Some("none") => "no tier: misses", Some(tier) => tier, None => "?" }) }
                             td.number { @if let Some(items) = tier["items"].as_f64() { (short(items)) } @else { "–" } }
                             td.number { (short(tier["reads"].as_f64().unwrap_or(0.0))) }
                             td.number { @if let Some(share) = tier["share"].as_f64() { (percent(share)) } @else { "–" } }
