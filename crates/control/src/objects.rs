@@ -36,18 +36,26 @@ pub fn listed(state: &State, now: Moment, environment: &str, app: Option<&str>) 
 
 /// Instances, each as one object: its record, and what is known beside.
 pub fn instances(state: &State, now: Moment, environment: &str) -> Vec<Value> {
-    let whole = |mut one: Value| {
-        let mut object = one["value"].take();
-        for field in ["app", "id", "state", "seen_ms_ago", "vitals"] {
-            object[field] = one[field].take();
+    let mut all = Vec::new();
+    let Some(of) = state.environment(environment) else { return all };
+    for (name, known) in &of.apps {
+        for (id, instance) in &known.instances {
+            let Some(Value::Object(mut object)) = instance.told() else { continue };
+            let key = Instance { app: Arc::clone(name), id: Arc::clone(id) };
+            let status = object.remove("effective").unwrap_or_default();
+            let beside = [
+                ("app", Value::from(&**name)),
+                ("id", Value::from(&**id)),
+                ("state", of.leases.standing(&key, now).map(Standing::name).into()),
+                ("seen_ms_ago", of.leases.unseen_for(&key, now).into()),
+                ("vitals", of.vitals.get(&key).map(|vitals| vitals.vitals.clone()).unwrap_or_default()),
+                ("status", status),
+            ];
+            object.extend(beside.map(|(field, value)| (field.to_owned(), value)));
+            all.push(object.into());
         }
-        object["status"] = object["effective"].take();
-        if let Some(fields) = object.as_object_mut() {
-            fields.remove("effective");
-        }
-        object
-    };
-    listed(state, now, environment, None).into_iter().map(whole).collect()
+    }
+    all
 }
 
 /// Proxies.

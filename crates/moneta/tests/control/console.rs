@@ -8,7 +8,7 @@ use std::time::Duration;
 use moneta_users::secret;
 use serde_json::{Value, json};
 
-use crate::common::{PATIENCE, file, moneta, printed, until};
+use crate::common::{PATIENCE, Process, file, moneta, printed, until};
 use crate::strangers::users;
 use crate::support::Control;
 
@@ -193,4 +193,28 @@ fn what_was_at_a_time_is_told_also_after_a_restart() {
     let url = format!("http://{}", control.address);
     let query = ["query", "instances", "--at", &up.to_string(), "--count", "--control", &url];
     assert_eq!(printed(&mut moneta(&query)), "1\n");
+}
+
+#[test]
+fn what_changes_is_told_line_by_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let control = Control::start(&folder.path().join("data"), &[]);
+    let url = format!("http://{}", control.address);
+    let watch = Process::start(&mut moneta(&["watch", "--lines", "--control", &url]));
+    let record = |status: &str| json!({ "kind": "other", "status": status, "renew_every_s": 300 });
+    let put = |id: &str, status: &str| control.good("PUT", &format!("/v1/default/instances/app/{id}"), &record(status));
+    // What was there when it began is told of no more than at any other time.
+    let mut count = 0;
+    watch.until("it has begun", || {
+        count += 1;
+        put(&format!("i-{count}"), "STARTING");
+        watch.stdout().contains("is here: STARTING")
+    });
+    put("i-1", "UP");
+    watch.until("a status", || watch.stdout().contains("instance app/i-1: STARTING, now UP"));
+    control.good("DELETE", "/v1/default/instances/app/i-1", &Value::Null);
+    watch.until("an end", || watch.stdout().contains("instance app/i-1 has left"));
+    let create = json!({ "change": { "create": { "replicas": [{ "name": "a", "zone": "a", "slots": ["a0"] }] } } });
+    control.good("POST", "/v1/default/topologies/app", &create);
+    watch.until("a topology", || watch.stdout().contains("topology app: epoch none, now 1; 0 slots are held"));
 }
