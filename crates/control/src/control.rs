@@ -12,6 +12,8 @@ use tokio::time::{sleep, timeout};
 use crate::commits::{Commits, Who};
 use crate::error::Refusal;
 use crate::names;
+use crate::properties::rolling::Rolling;
+use crate::properties::schema::PropertyOptions;
 use crate::shared::Shared;
 use crate::state::State;
 
@@ -37,11 +39,13 @@ pub struct ControlConfig {
     pub period: Duration,
     /// How often readers of a feed are told that nothing happened.
     pub at_every: Duration,
+    /// The options that properties set.
+    pub options: PropertyOptions,
 }
 
 impl Default for ControlConfig {
     fn default() -> Self {
-        Self { period: Duration::from_secs(30), at_every: Duration::from_secs(5) }
+        Self { period: Duration::from_secs(30), at_every: Duration::from_secs(5), options: PropertyOptions::default() }
     }
 }
 
@@ -52,6 +56,8 @@ pub struct Control {
     pub(crate) ledger: Arc<dyn Ledger>,
     pub(crate) period: Duration,
     pub(crate) at_every: Duration,
+    pub(crate) options: PropertyOptions,
+    pub(crate) rollouts: Rolling,
     pub(crate) probing: Arc<Semaphore>,
     /// One backup at a time.
     pub(crate) backing_up: Arc<Semaphore>,
@@ -71,6 +77,8 @@ impl Control {
             ledger,
             period: config.period,
             at_every: config.at_every,
+            options: config.options,
+            rollouts: Rolling::default(),
             probing: Arc::new(Semaphore::new(PROBES)),
             backing_up: Arc::new(Semaphore::new(1)),
         }

@@ -13,6 +13,7 @@ use crate::control::Control;
 use crate::instances;
 use crate::leases::{Instance, Probed, Tick};
 use crate::probe;
+use crate::properties::rolling;
 use crate::record::Record;
 use crate::slots::{self, Claim};
 
@@ -38,6 +39,7 @@ pub(crate) async fn run(control: &Arc<Control>, run: &Run) {
         }
         round += 1;
         leases(control);
+        rolling::look(control);
         if round % SPARES == 0 {
             spares(control);
         }

@@ -21,6 +21,7 @@
 //! | [`leases`] | who renews, who is suspect, who is away: functions of a clock |
 //! | `keeper`, `probe` | what looks at leases, and asks those that are silent |
 //! | [`slots`] | who holds a slot |
+//! | [`properties`] | values of options and of users' own names, their versions and rollouts |
 //! | [`topology`], `topologies` | the document and its changes; committing them |
 //! | [`commits`] | plans, their commits, and what becomes of unknown outcomes |
 //! | [`audit`] | who did what |
@@ -51,6 +52,7 @@ pub mod names;
 pub mod objects;
 pub mod pages;
 mod probe;
+pub mod properties;
 pub mod query;
 pub mod record;
 mod shared;

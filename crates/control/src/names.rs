@@ -83,6 +83,8 @@ pub(crate) enum Key<'a> {
     Of { environment: &'a str, kind: Kind, app: &'a str, id: &'a str },
     /// The value of a property: its scope and name.
     Property { environment: &'a str, scope: &'a str, name: &'a str },
+    /// Of the properties of an environment, but for values: what it is.
+    Properties { environment: &'a str, what: &'a str },
     /// The number of a region.
     Region(&'a str),
 }
@@ -109,6 +111,7 @@ impl<'a> Key<'a> {
             "overrides" => Kind::Override,
             "away" => Kind::Away,
             "topologies" => return Some(Self::Of { environment, kind: Kind::Topology, app: rest, id: "" }),
+            "property" => return Some(Self::Properties { environment, what: rest }),
             "properties" => {
                 let (scope, name) = rest.split_once('/')?;
                 return Some(Self::Property { environment, scope, name });

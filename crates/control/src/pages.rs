@@ -4,7 +4,9 @@ pub(crate) mod answer;
 mod feed;
 mod fleet;
 mod instances;
+mod properties;
 mod query;
+mod rollouts;
 mod topologies;
 
 use std::sync::Arc;
@@ -34,6 +36,8 @@ pub fn routes(control: &Arc<Control>, access: Arc<dyn Access>, history: Option<A
         topologies::routes(&desk),
         fleet::routes(&desk),
         query::routes(&desk),
+        properties::routes(&desk),
+        rollouts::routes(&desk),
     ]
     .concat()
 }
@@ -74,7 +78,15 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let ledger = Embedded::open(folder.path()).unwrap();
         let (control, _running) = Control::start(Arc::new(ledger), &ControlConfig::default()).unwrap();
-        let words = HashMap::from([("{environment}", "ENV"), ("{app}", "APP"), ("{id}", "ID"), ("{region}", "REGION")]);
+        let words = HashMap::from([
+            ("{environment}", "ENV"),
+            ("{app}", "APP"),
+            ("{id}", "ID"),
+            ("{region}", "REGION"),
+            ("{scope}", "SCOPE"),
+            ("{name}", "NAME"),
+            ("{rollout}", "ROLLOUT"),
+        ]);
         let plain =
             |path: &str| path.split('/').map(|part| *words.get(part).unwrap_or(&part)).collect::<Vec<_>>().join("/");
         let mut pages: Vec<String> =

@@ -13,6 +13,7 @@ use crate::error::Refusal;
 use crate::journal::{Journal, Kind};
 use crate::leases::{Instance, Leases, Moment, Standing};
 use crate::names::{self, Key};
+use crate::properties::known::Properties;
 use crate::record::{Record, Status};
 use crate::topology::Document;
 
@@ -46,6 +47,8 @@ pub struct Environment {
     pub leases: Leases,
     /// What came with renewals.
     pub vitals: HashMap<Instance, Vitals>,
+    /// Its properties.
+    pub properties: Properties,
 }
 
 /// One app.
@@ -226,6 +229,7 @@ impl State {
             journal: Journal::new(forgotten),
             leases: Leases::default(),
             vitals: HashMap::new(),
+            properties: Properties::default(),
         })
     }
 
@@ -242,9 +246,11 @@ impl State {
                 let Some(value) = decode::<Value>(entry) else { return };
                 let app: Option<Arc<str>> = names::app_of_scope(scope).map(Into::into);
                 let key = format!("{scope}/{name}");
-                let journal = &mut self.make(environment).journal;
-                journal.put(revision.0, Kind::Properties, &key, app.as_ref(), &value.to_string());
+                let of = self.make(environment);
+                of.journal.put(revision.0, Kind::Properties, &key, app.as_ref(), &value.to_string());
+                of.properties.put_value(scope, name, entry);
             }
+            Some(Key::Properties { environment, what }) => self.make(environment).properties.put(what, entry),
             Some(Key::Of { environment, kind, app, id }) => {
                 let period = self.period;
                 let environment = self.make(environment);
@@ -290,8 +296,11 @@ impl State {
             Some(Key::Property { environment, scope, name }) => {
                 let app: Option<Arc<str>> = names::app_of_scope(scope).map(Into::into);
                 let key = format!("{scope}/{name}");
-                self.make(environment).journal.delete(revision.0, Kind::Properties, &key, app.as_ref());
+                let of = self.make(environment);
+                of.journal.delete(revision.0, Kind::Properties, &key, app.as_ref());
+                of.properties.delete_value(scope, name);
             }
+            Some(Key::Properties { environment, what }) => self.make(environment).properties.deleted(what),
             Some(Key::Of { environment, kind, app, id }) => {
                 let environment = self.make(environment);
                 let app: Arc<str> = app.into();
@@ -341,7 +350,7 @@ fn is_registered(apps: &BTreeMap<Arc<str>, App>, instance: &Instance) -> bool {
 }
 
 /// What an entry says; one that makes no sense is left out, and the log says so.
-fn decode<T: for<'de> Deserialize<'de>>(entry: &Entry) -> Option<T> {
+pub(crate) fn decode<T: for<'de> Deserialize<'de>>(entry: &Entry) -> Option<T> {
     serde_json::from_slice(&entry.value)
         .inspect_err(|error| tracing::error!(key = entry.key, %error, "the ledger has what is not understood"))
         .ok()

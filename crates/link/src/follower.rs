@@ -38,6 +38,8 @@ pub struct View {
     pub steps: u64,
     /// Of these, how often it was said that all is told.
     pub ats: u64,
+    /// The revision up to which all was told when that was said last; 0: never.
+    pub at: u64,
     /// When that was said last. `None`: never.
     pub in_step: Option<Instant>,
     /// Why the feed is not followed now, if it is not.
@@ -183,11 +185,11 @@ impl Shared {
             };
             match told.take(line) {
                 Ok(Brought::Nothing) => {}
-                Ok(Brought::Change) => self.show(told.items(), false),
+                Ok(Brought::Change) => self.show(told.items(), None),
                 Ok(Brought::InStep) => {
                     let now = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
                     last_at.store(now, Ordering::Relaxed);
-                    self.show(told.items(), true);
+                    self.show(told.items(), Some(told.revision()));
                 }
                 Err(error) => return ControlError::NotUnderstood(error.to_string()),
             }
@@ -197,12 +199,13 @@ impl Shared {
         }
     }
 
-    fn show(&self, items: Arc<Items>, is_in_step: bool) {
+    fn show(&self, items: Arc<Items>, in_step_at: Option<u64>) {
         let mut view = self.view.lock();
         view.items = items;
         view.steps += 1;
-        if is_in_step {
+        if let Some(at) = in_step_at {
             view.ats += 1;
+            view.at = at;
             view.in_step = Some(Instant::now());
             if view.failure.take().is_some() {
                 tracing::info!("the control plane is followed again");

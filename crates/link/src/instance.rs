@@ -22,6 +22,8 @@ use crate::pause::{Pauses, jittered};
 
 /// How often it is looked whether the status has changed.
 const LOOK: Duration = Duration::from_millis(250);
+/// Within which time what is new is told, so that a fleet that has heard of the same does not answer at once.
+const SOON: Duration = Duration::from_secs(1);
 /// Bounds of the period of renewals, in seconds, and what it is before the control plane has said one.
 const PERIOD: (f64, f64) = (0.2, 300.0);
 const PERIOD_FIRST: Duration = Duration::from_secs(30);
@@ -101,6 +103,8 @@ struct Shared {
     instance: Mutex<Instance>,
     /// The record has changed since it was put.
     is_changed: AtomicBool,
+    /// There is something to report that should not wait for its time.
+    is_urgent: AtomicBool,
     standing: Mutex<Standing>,
     counts: Counts,
 }
@@ -160,6 +164,7 @@ impl Registration {
             control,
             instance: Mutex::new(instance),
             is_changed: AtomicBool::new(false),
+            is_urgent: AtomicBool::new(false),
             standing: Mutex::default(),
             counts: Counts::default(),
         });
@@ -176,6 +181,11 @@ impl Registration {
         if instance.record != before {
             self.shared.is_changed.store(true, Ordering::Relaxed);
         }
+    }
+
+    /// Has it renewed within a second: there is something new to report.
+    pub fn report_soon(&self) {
+        self.shared.is_urgent.store(true, Ordering::Relaxed);
     }
 
     /// How it stands.
@@ -224,6 +234,9 @@ impl Shared {
         let (mut told, mut sequence, mut due) = (None, 0u64, Instant::now());
         while !run.is_stopped() {
             let now = status();
+            if self.is_urgent.swap(false, Ordering::Relaxed) && self.standing.lock().failure.is_none() {
+                due = due.min(Instant::now() + jittered(SOON));
+            }
             let is_registered = self.standing.lock().is_registered && !self.is_changed.load(Ordering::Relaxed);
             // A change of status is told at once, but what fails is tried again in its time.
             let is_news = told != Some(now) && self.standing.lock().failure.is_none();

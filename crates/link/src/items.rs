@@ -130,6 +130,12 @@ impl Told {
         self.cursor.as_deref()
     }
 
+    /// The revision up to which all was told; 0: none.
+    pub(crate) fn revision(&self) -> u64 {
+        let revision = self.cursor.as_deref().and_then(|cursor| cursor.rsplit_once(':')?.1.parse().ok());
+        revision.unwrap_or(0)
+    }
+
     /// Everything.
     pub(crate) fn items(&self) -> Arc<Items> {
         Arc::clone(&self.items)

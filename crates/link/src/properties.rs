@@ -75,7 +75,7 @@ impl Properties {
         let mut all = BTreeMap::<String, Property>::new();
         for (key, item) in items.of(KIND) {
             let Some((scope, name)) = key.split_once('/') else { continue };
-            let (Some(new), Some(text)) = (rank(scope), text_of(&item.value["value"])) else { continue };
+            let (Some(new), Some(text)) = (rank(scope), text_of(value_for(&item.value, place))) else { continue };
             if all.get(name).is_none_or(|known| rank(&known.scope) < Some(new)) {
                 all.insert(name.to_owned(), Property { scope: scope.to_owned(), revision: item.revision, text });
             }
@@ -96,6 +96,12 @@ impl Properties {
     /// The greatest revision of them; 0: there are none.
     pub fn revision(&self) -> u64 {
         self.all.values().map(|property| property.revision).max().unwrap_or(0)
+    }
+
+    /// Whether both have the same values of the same scopes, whatever else was changed of these meanwhile.
+    pub fn says_as(&self, other: &Self) -> bool {
+        let alike = |(one, other): (&Property, &Property)| (&one.scope, &one.text) == (&other.scope, &other.text);
+        self.all.keys().eq(other.all.keys()) && self.all.values().zip(other.all.values()).all(alike)
     }
 
     /// Whether more than half of these are not in `new`: more often a fault than a wish.
@@ -142,6 +148,15 @@ fn checksum(text: &str) -> String {
     format!("{:016x}", xxhash_rust::xxh3::xxh3_64(text.as_bytes()))
 }
 
+/// The value of a property for a process of its scope: that of a rollout, where it has come to this one.
+fn value_for<'a>(property: &'a Value, place: &Place) -> &'a Value {
+    let next = &property["next"];
+    let has = |field: &str, name: &str| next[field].as_array().is_some_and(|all| all.iter().any(|one| one == name));
+    let is_in_zone = || place.zone.as_deref().is_some_and(|zone| has("zones", zone));
+    let is_named = || has("instances", &format!("{}:{}", place.app, place.instance));
+    if next["all"] == true || is_in_zone() || is_named() { &next["value"] } else { &property["value"] }
+}
+
 /// A value as an option is written; `None`: it is none.
 fn text_of(value: &Value) -> Option<String> {
     match value {
@@ -179,6 +194,25 @@ mod tests {
         let keys = others.map(|scope| format!("{scope}/ack"));
         let all: Vec<_> = keys.iter().map(|key| (KIND, key.as_str(), json!({"value": 1}))).collect();
         assert_eq!(Properties::of(&items(&all), &place()), Properties::default());
+    }
+
+    #[test]
+    fn a_rollout_s_value_is_for_those_it_has_come_to() {
+        let next = |more: Value| {
+            let mut next = json!({ "value": "new" });
+            next.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            let items = items(&[
+                (KIND, "app=feed/x", json!({ "value": null, "next": next })),
+                (KIND, "global/x", json!({ "value": "old" })),
+            ]);
+            Properties::of(&items, &place()).get("x").unwrap().text.clone()
+        };
+        for ours in [json!({"all": true}), json!({"zones": ["b", "a"]}), json!({"instances": ["feed:i-1"]})] {
+            assert_eq!(next(ours), "new");
+        }
+        for others in [json!({}), json!({"zones": ["b"]}), json!({"instances": ["feed:i-2", "other:i-1"]})] {
+            assert_eq!(next(others), "old");
+        }
     }
 
     #[test]

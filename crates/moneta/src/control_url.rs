@@ -48,6 +48,26 @@ impl Control {
         self.read(answer)
     }
 
+    /// Puts to `path`.
+    ///
+    /// # Errors
+    /// As [`Control::get`].
+    pub fn put(&self, path: &str, body: &Value) -> anyhow::Result<Value> {
+        let answer =
+            self.client.put(path, &body.to_string()).with_context(|| format!("{} does not answer", self.address))?;
+        self.read(answer)
+    }
+
+    /// Deletes what is at `path`.
+    ///
+    /// # Errors
+    /// As [`Control::get`].
+    pub fn delete(&self, path: &str, query: &[(&str, &str)]) -> anyhow::Result<Value> {
+        let request = query.iter().fold(self.client.delete(path), |request, (name, value)| request.query(name, value));
+        let answer = request.send().with_context(|| format!("{} does not answer", self.address))?;
+        self.read(answer)
+    }
+
     /// What is at `path`, to be read as it comes.
     ///
     /// # Errors

@@ -53,7 +53,9 @@ pub fn listeners(options: &Settings, tls: Option<&Arc<Tls>>) -> anyhow::Result<V
             .with_context(|| format!("listener: `{extra}`"))?;
     }
     for listener in &mut listeners {
-        listener.limits.rates = network::listener_limits(options, listener.limits.rates);
+        let written = listener.limits.rates;
+        listener.limits.own_rates = [written.operations.is_some(), written.bytes.is_some()];
+        listener.limits.rates = network::listener_limits(options, written);
         listener.limits.door_connections = connections_of(&options.apps, listener.door);
     }
     Ok(listeners)

@@ -3,48 +3,37 @@
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::Context;
-use moneta_background::Task;
 use moneta_link::properties::KIND;
 use moneta_link::{
-    Control, ControlSource, Epochs, Follower, Identity, Instance, Place, Properties, Query, Registration, Report,
-    Status, View, of_follower, of_registration,
+    Control, ControlSource, Epochs, Follower, Identity, Instance, Place, Properties, Registration, Report, Status,
+    of_follower, of_registration,
 };
 use moneta_net::{Outward, local_towards};
 use moneta_process::Process;
-use moneta_process::desk::{Desk, Observed, State, Watched};
+use moneta_process::desk::{Desk, Observed, State};
 use moneta_process::part::Part;
 use moneta_server::config::ListenAddress;
 use moneta_store::Health;
-use moneta_store::metric::{Histogram, Sample, Value as MetricValue};
+use moneta_store::metric::Sample;
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 
+use crate::following::Following;
 use crate::options::sections::control::{ADVERTISE, CONTROL, ENV, REGION, REPLICA, SLOT, STATE_DIR};
 use crate::options::sections::memory::MEMORY;
 use crate::options::sections::proxy::{APP, ZONE};
 use crate::options::sections::tiers::Lower;
 use crate::options::settings::Settings;
-use crate::properties;
 use crate::reload::Reload;
+use crate::vitals::Vitals;
 
 /// The folder of topologies in that of the state.
 const TOPOLOGIES: &str = "topologies";
 /// How long the end of a registration may take: a request to each server, which may not answer.
 const LEAVE_WITHIN: Duration = Duration::from_secs(15);
-/// The file of properties in the folder of the state.
-const PROPERTIES: &str = "properties";
-/// How long properties that lost much are held back, and how often all has to be told meanwhile.
-const HOLD: Duration = Duration::from_secs(10);
-const HOLD_ATS: u64 = 2;
-/// How long it waits for news of properties at a time: what its end takes at most.
-const TURN: Duration = Duration::from_millis(200);
-/// Most characters of why properties are refused.
-const WHY_MAX: usize = 500;
-/// Vitals are of so long at least.
-const VITALS_OVER: Duration = Duration::from_secs(1);
 
 /// What a process has of a control plane.
 pub struct Link {
@@ -55,10 +44,7 @@ pub struct Link {
     followers: Mutex<Vec<Arc<Follower>>>,
     // Made once there are addresses to register.
     registration: Mutex<Option<Registration>>,
-    properties: Mutex<Properties>,
-    /// What came of the properties that were told last.
-    acks: Arc<Mutex<Map<String, Value>>>,
-    following: Mutex<Option<Task>>,
+    following: Arc<Following>,
 }
 
 impl Link {
@@ -82,23 +68,14 @@ impl Link {
             }
             None => Identity::drawn()?,
         };
-        let properties = match folder.as_ref().map(|folder| Properties::load(&folder.join(PROPERTIES))) {
-            Some(Ok(properties)) => properties,
-            Some(Err(error)) => {
-                tracing::warn!(%error, "the properties kept of before cannot be used");
-                Properties::default()
-            }
-            None => Properties::default(),
-        };
+        let following = Following::kept_in(identity.folder());
         Ok(Some(Arc::new(Self {
             control,
             identity,
             epochs: Epochs::default(),
             followers: Mutex::default(),
             registration: Mutex::default(),
-            properties: Mutex::new(properties),
-            acks: Arc::default(),
-            following: Mutex::default(),
+            following,
         })))
     }
 
@@ -114,24 +91,12 @@ impl Link {
 
     /// The last properties that were taken before this start.
     pub fn kept_properties(&self) -> Properties {
-        self.properties.lock().clone()
+        self.following.current()
     }
 
     /// The properties that were told last, and where each is from, for people; empty: there are none.
     pub fn explained(&self) -> String {
-        use std::fmt::Write;
-        let properties = self.properties.lock();
-        if properties.revision() == 0 {
-            return String::new();
-        }
-        let acks = self.acks.lock();
-        let word = |field: &str| acks.get(field).and_then(Value::as_str).unwrap_or("kept of before").to_owned();
-        let mut text = format!("properties: revision {}, {}\n", properties.revision(), word("state"));
-        for (name, property) in properties.iter() {
-            let ignored = if properties::may_set(name) { "" } else { ", ignored: no property may set it" };
-            let _ = writeln!(text, "  {name} {} (property of {}{ignored})", property.text, property.scope);
-        }
-        text + "\n"
+        self.following.explained()
     }
 
     /// Has the options follow the properties of this process: those kept of before now, later ones when they are told.
@@ -147,55 +112,13 @@ impl Link {
             replica: settings.get(&REPLICA),
             instance: self.identity.id().to_owned(),
         };
-        let kept = self.kept_properties();
-        if kept != Properties::default() && reload.take(kept).is_err() {
-            tracing::warn!("begins without the properties kept of before");
-        }
-        let query = Query { kinds: vec![KIND], app: Some(app) };
-        let follower = Follower::start(Arc::clone(&self.control), query)?;
         let link = Arc::downgrade(self);
-        let task = moneta_background::start("properties", move |run| {
-            let mut taking = Taking::default();
-            while !run.is_stopped() {
-                let view = follower.wait(taking.steps, TURN);
-                let Some(link) = link.upgrade() else { return };
-                // Let go of before they are taken.
-                let new = taking.next(&view, &place, &link.properties.lock());
-                if let Some(new) = new {
-                    link.take_properties(new, &reload);
-                }
+        let report = move || {
+            if let Some(link) = link.upgrade() {
+                link.registration.lock().iter().for_each(Registration::report_soon);
             }
-        })?;
-        *self.following.lock() = Some(task);
-        Ok(())
-    }
-
-    fn take_properties(&self, new: Properties, reload: &Reload) {
-        let revision = new.revision();
-        let ignored: Vec<&str> = new.iter().map(|(name, _)| name).filter(|name| !properties::may_set(name)).collect();
-        let mut ack = json!({ "revision": revision });
-        if !ignored.is_empty() {
-            ack["ignored"] = json!(ignored);
-        }
-        match reload.take(new.clone()) {
-            Ok(after_restart) => {
-                ack["state"] = if after_restart.is_empty() { "applied" } else { "restart" }.into();
-                if !after_restart.is_empty() {
-                    ack["after_restart"] = json!(after_restart);
-                }
-                let path = self.identity.folder().map(|folder| folder.join(PROPERTIES));
-                if let Some(Err(error)) = path.map(|path| new.store(&path)) {
-                    tracing::warn!(%error, "the properties cannot be kept");
-                }
-            }
-            Err(error) => {
-                ack["state"] = "refused".into();
-                ack["why"] = format!("{error:#}").chars().take(WHY_MAX).collect::<String>().into();
-            }
-        }
-        // Also where it was refused: it is not tried again until it is another one.
-        *self.properties.lock() = new;
-        *self.acks.lock() = ack.as_object().cloned().unwrap_or_default();
+        };
+        self.following.start(&self.control, place, reload, report)
     }
 
     /// Where the last good topology of an app is kept, if there is a place for it.
@@ -241,9 +164,9 @@ impl Link {
         };
         let (mut told, mut vitals) = (Told::default(), Vitals::of(desk.watched()));
         let (watched, epochs) = (desk.watched(), self.epochs.clone());
-        let acks = Arc::clone(&self.acks);
+        let following = Arc::clone(&self.following);
         let report = move || {
-            let acked = acks.lock().clone();
+            let acked = following.acks();
             let acks = if acked.is_empty() { Map::new() } else { Map::from_iter([(KIND.to_owned(), acked.into())]) };
             Report { vitals: vitals.now(), epochs: epochs.all(), acks }
         };
@@ -275,48 +198,6 @@ impl Link {
     pub fn belongs_to(self: &Arc<Self>, process: &mut Process) {
         process.desk().show(Arc::clone(self) as Arc<dyn Observed>, []);
         process.push(Leaving(Arc::clone(self)));
-    }
-}
-
-/// What is to be taken of what a feed of properties says.
-#[derive(Default)]
-struct Taking {
-    steps: u64,
-    /// What lost much at once, how often all was told since, and since when.
-    pending: Option<(Properties, u64, Instant)>,
-}
-
-impl Taking {
-    fn next(&mut self, view: &View, place: &Place, current: &Properties) -> Option<Properties> {
-        self.steps = view.steps;
-        if !view.is_begun() || !view.is_fresh() {
-            self.pending = None;
-            return None;
-        }
-        let new = Properties::of(&view.items, place);
-        if new == *current {
-            self.pending = None;
-            return None;
-        }
-        if !current.loses_much(&new) {
-            self.pending = None;
-            return Some(new);
-        }
-        // As with topologies: what lost much is believed when it was said for long enough.
-        match &self.pending {
-            Some((pending, ats, since)) if *pending == new => {
-                let is_sure = view.ats >= ats + HOLD_ATS && since.elapsed() >= HOLD;
-                is_sure.then(|| {
-                    self.pending = None;
-                    new
-                })
-            }
-            _ => {
-                tracing::warn!("most properties are gone at once: it waits for its confirmation");
-                self.pending = Some((new, view.ats, Instant::now()));
-                None
-            }
-        }
     }
 }
 
@@ -363,64 +244,6 @@ impl Told {
             State::Starting | State::Unready => Status::Down,
         }
     }
-}
-
-/// Numbers that go with renewals.
-struct Vitals {
-    watched: Watched,
-    before: Option<(Instant, u64, Histogram)>,
-}
-
-impl Vitals {
-    fn of(watched: Watched) -> Self {
-        Self { watched, before: None }
-    }
-
-    fn now(&mut self) -> Map<String, Value> {
-        let samples = self.watched.samples();
-        let is_get = |sample: &&Sample| sample.labels.iter().any(|label| label == "get");
-        let named = |name: &'static str| samples.iter().filter(move |sample| sample.metric.name == name);
-        let mut vitals = Map::new();
-        // With an SSD tier that has all of them.
-        if let Some(items) = named("flash_items").next().or_else(|| named("items").next()) {
-            vitals.insert("items".into(), (items.value.number() as u64).into());
-        }
-        let gets = named("commands_total").find(is_get).map_or(0, |sample| sample.value.number() as u64);
-        let times = named("command_duration_seconds").find(is_get).and_then(|sample| match &sample.value {
-            MetricValue::Histogram(times) => Some(times.clone()),
-            _ => None,
-        });
-        let (now, times) = (Instant::now(), times.unwrap_or_default());
-        if let Some((at, before, times_before)) = &self.before {
-            let seconds = now.duration_since(*at).as_secs_f64();
-            vitals.insert("gets_s".into(), (gets.saturating_sub(*before) as f64 / seconds).round().into());
-            if let Some(p99) = p99_since(&times, times_before) {
-                vitals.insert("p99_us".into(), (p99 * 1e6).round().into());
-            }
-        }
-        if self.before.as_ref().is_none_or(|(at, ..)| now.duration_since(*at) >= VITALS_OVER) {
-            self.before = Some((now, gets, times));
-        }
-        vitals
-    }
-}
-
-/// The bound in seconds below which 99 of 100 values are that were added since; `None`: none were, or it is above all bounds.
-fn p99_since(now: &Histogram, before: &Histogram) -> Option<f64> {
-    let was = |place: usize| before.buckets.get(place).map_or(0, |(_, count)| *count);
-    let added: Vec<(f64, u64)> = now
-        .buckets
-        .iter()
-        .enumerate()
-        .map(|(place, (bound, count))| (*bound, count.saturating_sub(was(place))))
-        .collect();
-    let all: u64 = added.iter().map(|(_, count)| count).sum();
-    let mut below = 0;
-    let reached = added.iter().find(|(_, count)| {
-        below += count;
-        all > 0 && below * 100 >= all * 99
-    });
-    reached.map(|(bound, _)| *bound).filter(|bound| bound.is_finite())
 }
 
 impl Observed for Link {
@@ -482,9 +305,7 @@ impl Part for Leaving {
     }
 
     fn close(self: Box<Self>) {
-        if let Some(task) = self.0.following.lock().take() {
-            task.stop();
-        }
+        self.0.following.close();
         if let Some(registration) = self.0.registration.lock().take() {
             registration.leave();
         }
@@ -505,17 +326,5 @@ mod tests {
         let states = [State::Starting, State::Unready, State::Ready, State::Unready, State::Ready, State::Leaving];
         let words = states.map(|state| told.status(state).word());
         assert_eq!(words, ["STARTING", "STARTING", "UP", "DOWN", "UP", "OUT_OF_SERVICE"]);
-    }
-
-    #[test]
-    fn the_slowest_hundredth_is_of_what_came_since() {
-        let of = |counts: [u64; 3]| Histogram {
-            buckets: [0.1, 0.2, f64::INFINITY].into_iter().zip(counts).collect(),
-            sum: 0.0,
-        };
-        assert_eq!(p99_since(&of([1000, 0, 0]), &of([1000, 0, 0])), None);
-        assert_eq!(p99_since(&of([1099, 1, 0]), &of([1000, 0, 0])), Some(0.1));
-        assert_eq!(p99_since(&of([1090, 10, 0]), &of([1000, 0, 0])), Some(0.2));
-        assert_eq!(p99_since(&of([1000, 0, 9]), &of([1000, 0, 0])), None);
     }
 }

@@ -13,9 +13,11 @@ mod control_url;
 mod drawing;
 mod endpoints;
 mod engines;
+mod following;
 mod in_time;
 mod inspection;
 mod linked;
+mod option_pages;
 mod options;
 mod outward;
 mod properties;
@@ -23,10 +25,12 @@ mod proxy;
 mod reload;
 mod routing;
 mod same_endpoint;
+mod set_options;
 mod stack;
 mod this_program;
 mod tls_files;
 mod users;
+mod vitals;
 
 use std::io;
 use std::process::ExitCode;
@@ -61,6 +65,8 @@ fn cli() -> Command {
         .subcommand(outward::add_to(commands::watch::command()))
         .subcommand(outward::add_to(commands::query::command()))
         .subcommand(outward::add_to(commands::topology::command()))
+        .subcommand(outward::add_to(commands::property::command()))
+        .subcommand(outward::add_to(commands::set_option::command()))
         .subcommand(commands::user::command())
 }
 
@@ -76,8 +82,20 @@ fn main() -> ExitCode {
         error.exit()
     });
     let is_outward = [
-        "bench", "verify", "feed", "dump", "populate", "copy", "cluster", "route", "status", "watch", "topology",
+        "bench",
+        "verify",
+        "feed",
+        "dump",
+        "populate",
+        "copy",
+        "cluster",
+        "route",
+        "status",
+        "watch",
+        "topology",
         "query",
+        "property",
+        "set-option",
     ];
     if let Some((name, matches)) = matches.subcommand()
         && is_outward.contains(&name)
@@ -101,6 +119,8 @@ fn main() -> ExitCode {
         Some(("watch", matches)) => commands::watch::run(matches),
         Some(("query", matches)) => commands::query::run(matches),
         Some(("topology", matches)) => commands::topology::run(matches),
+        Some(("property", matches)) => commands::property::run(matches),
+        Some(("set-option", matches)) => commands::set_option::run(matches),
         Some(("user", matches)) => commands::user::run(matches),
         // What it finds is its exit status.
         Some(("verify", matches)) => return commands::verify::run(matches),

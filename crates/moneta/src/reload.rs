@@ -1,11 +1,16 @@
-//! SIGHUP: options are looked at again; what can change while serving changes, the rest is named in the log.
+//! What changes the options of a process that runs: SIGHUP, by which all sources are looked at again; the properties of a control
+//! plane; and operators, who set one by hand. What can change while serving changes, the rest is named in the log.
 
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
+use anyhow::{Context, anyhow, bail};
 use clap::ArgMatches;
 use moneta_audit::{Audit, Event};
 use moneta_link::Properties;
 use moneta_options::declaration::Declaration;
+use moneta_options::nearest;
+use moneta_options::report::Origin;
 use moneta_options::subscribers::{Changed, Subscribers};
 use moneta_options::values::Values;
 use parking_lot::Mutex;
@@ -15,7 +20,10 @@ use crate::options::listener::{self, ExtraListener};
 use crate::options::resolve::Resolved;
 use crate::options::sections;
 use crate::options::sections::access::DISABLE_FLUSH_ALL;
+use crate::options::sections::control::SAVED_OPTIONS;
 use crate::options::settings::Settings;
+use crate::properties;
+use crate::set_options::{SetOption, SetOptions};
 
 /// Changes that have a line each: the log leaves out what comes more often from one place of the program in a second.
 const TOLD: usize = 10;
@@ -33,7 +41,34 @@ pub struct Reload {
     /// What the control plane has said last that was taken.
     // Locked before what is in force.
     properties: Mutex<Properties>,
+    /// What was set by hand.
+    // Locked after what the control plane has said.
+    set: Mutex<SetOptions>,
     audit: Option<Arc<Audit>>,
+}
+
+/// What came of properties that were taken.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Taken {
+    /// What takes a restart.
+    pub after_restart: Vec<&'static str>,
+    /// What a stronger source has, such as a flag.
+    pub overridden: Vec<&'static str>,
+}
+
+/// An option as it is in force.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InForceOption {
+    /// The app of an `[[app]]` table that has it for itself.
+    pub app: Option<String>,
+    /// Its key.
+    pub key: &'static str,
+    /// Its value.
+    pub value: String,
+    /// Where that came from.
+    pub from: String,
+    /// Whether it changes while the process runs.
+    pub is_live: bool,
 }
 
 /// The options as they are now.
@@ -65,6 +100,7 @@ impl Reload {
             apps: keys,
             subscribers,
             properties: Mutex::new(properties),
+            set: Mutex::default(),
             audit,
         }
     }
@@ -76,23 +112,97 @@ impl Reload {
             audit.reopen();
         }
         let properties = self.properties.lock();
-        if let Err(error) = self.try_run(&properties) {
+        let mut set = self.set.lock();
+        if let Err(error) = self.try_reload(&properties, &mut set) {
             let why = format!("{error:#}");
             tracing::error!(error = why, "reload refused, nothing changed");
             self.note(Event::ReloadRefused { why: &why });
         }
     }
 
-    /// Takes what the control plane says, all of it or nothing; tells what of it takes a restart.
+    /// What was set by hand stays, unless the file says something else of it by now.
+    fn try_reload(&self, properties: &Properties, set: &mut SetOptions) -> anyhow::Result<()> {
+        let resolved = Resolved::gather_with(&self.matches, |name| std::env::var_os(name), properties, set)?;
+        let (kept, dropped) = set.as_of(&resolved.file);
+        self.try_run(properties, &kept)?;
+        for option in dropped {
+            tracing::info!(option, "was set by hand, and the file has changed it: the file counts");
+        }
+        *set = kept;
+        Ok(())
+    }
+
+    /// Sets an option by hand, at once; `None` takes that back. With `save` also for the next start.
+    ///
+    /// # Errors
+    /// Why it is refused: there is no such option, it does not change while the process runs, or the value makes no sense. Then
+    /// nothing has changed.
+    pub fn set(&self, name: &str, text: Option<&str>, save: bool, by: &str) -> anyhow::Result<()> {
+        let properties = self.properties.lock();
+        let mut set = self.set.lock();
+        let option = settable(name)?;
+        let key = option.about().key;
+        let resolved = Resolved::gather_with(&self.matches, |name| std::env::var_os(name), &properties, &set)?;
+        let path = resolved.values.get(&SAVED_OPTIONS);
+        let path = match (save, path) {
+            (true, None) => bail!("nothing can be saved: saved_options or state_dir says where"),
+            (_, path) => path.filter(|_| save),
+        };
+        let text = text.map(|text| {
+            let refused = || anyhow!("{key}: `{text}` is refused: it must be {}", option.range());
+            option.normal(text).ok_or_else(refused)
+        });
+        let text = text.transpose()?;
+        let mut new = set.clone();
+        match &text {
+            Some(text) => {
+                let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+                let in_file = resolved.file.get(key).cloned();
+                new.0.insert(key, SetOption { text: text.clone(), by: by.into(), at: since.as_secs(), in_file });
+            }
+            None if new.0.remove(key).is_none() && !save => bail!("{key} was not set by hand"),
+            None => {}
+        }
+        // What is refused is not saved, and what cannot be saved is not set.
+        self.check(&properties, &new)?;
+        if let Some(path) = path {
+            let saved = resolved.saved.store(&path, key, text.as_deref());
+            saved.with_context(|| format!("{} cannot be written", path.display()))?;
+        }
+        self.try_run(&properties, &new)?;
+        *set = new;
+        Ok(())
+    }
+
+    /// All options as they are in force, in the order of the reference; then those that apps have for themselves.
+    pub fn in_force(&self) -> Vec<InForceOption> {
+        let in_force = self.in_force.lock();
+        let row = |app: Option<&str>, option: &dyn Declaration, values: &Values| InForceOption {
+            app: app.map(str::to_owned),
+            key: option.about().key,
+            value: option.in_force(values),
+            from: values.origin(option).to_string(),
+            is_live: option.is_live(),
+        };
+        let of_process = sections::options().map(|option| row(None, option, &in_force.process));
+        let of_apps = in_force.apps.iter().flat_map(|(app, _)| {
+            let is_own = |option: &&dyn Declaration| app.own.contains(&option.about().key);
+            app::options().filter(is_own).map(|option| row(Some(&app.name), option, &app.values)).collect::<Vec<_>>()
+        });
+        of_process.chain(of_apps).collect()
+    }
+
+    /// Takes what the control plane says, all of it or nothing; tells what came of it.
     ///
     /// # Errors
     /// Why it is refused.
-    pub fn take(&self, properties: Properties) -> anyhow::Result<Vec<&'static str>> {
+    pub fn take(&self, properties: Properties) -> anyhow::Result<Taken> {
         let mut current = self.properties.lock();
-        match self.try_run(&properties) {
-            Ok(after_restart) => {
+        let set = self.set.lock();
+        match self.try_run(&properties, &set) {
+            Ok(taken) => {
                 *current = properties;
-                Ok(after_restart)
+                Ok(taken)
             }
             Err(error) => {
                 let why = format!("{error:#}");
@@ -109,10 +219,23 @@ impl Reload {
         }
     }
 
-    fn try_run(&self, properties: &Properties) -> anyhow::Result<Vec<&'static str>> {
+    fn wanted(&self, properties: &Properties, set: &SetOptions) -> anyhow::Result<Settings> {
+        let resolved = Resolved::gather_with(&self.matches, |name| std::env::var_os(name), properties, set)?;
+        Ok(Settings::new(resolved)?)
+    }
+
+    /// Whether these could be had.
+    fn check(&self, properties: &Properties, set: &SetOptions) -> anyhow::Result<()> {
+        let in_force = self.in_force.lock();
+        let wanted = self.wanted(properties, set)?;
+        self.subscribers.prepare(sections::options(), &in_force.process, &wanted)?;
+        Ok(())
+    }
+
+    fn try_run(&self, properties: &Properties, set: &SetOptions) -> anyhow::Result<Taken> {
         let mut in_force = self.in_force.lock();
         let InForce { process, apps } = &mut *in_force;
-        let wanted = Settings::new(Resolved::gather_with(&self.matches, |name| std::env::var_os(name), properties)?)?;
+        let wanted = self.wanted(properties, set)?;
         // What apps of tables can have for themselves changes with them: outside of the tables it is their default.
         let is_of_apps =
             |option: &&dyn Declaration| app::options().any(|of_apps| of_apps.about().key == option.about().key);
@@ -156,8 +279,32 @@ impl Reload {
         }
         tracing::info!("reloaded");
         self.note(Event::Reloaded);
-        Ok(outcomes.iter().flat_map(|(_, outcome)| outcome.after_restart.iter().copied()).collect())
+        let after_restart = outcomes.iter().flat_map(|(_, outcome)| outcome.after_restart.iter().copied()).collect();
+        let is_given = |key: &str| properties.get(key).is_some() && properties::may_set(key);
+        let is_stronger = |option: &&dyn Declaration| {
+            is_given(option.about().key) && !matches!(wanted.origin(*option), Origin::Property(_))
+        };
+        let overridden = sections::options().filter(is_stronger).map(|option| option.about().key).collect();
+        Ok(Taken { after_restart, overridden })
     }
+}
+
+/// The option of this name, if it may be set by hand: one that changes while the process runs, and does not say who may do what.
+fn settable(name: &str) -> anyhow::Result<&'static dyn Declaration> {
+    let Some(option) = sections::options().find(|option| option.about().key == name) else {
+        let near = nearest(name, sections::options().map(|option| option.about().key));
+        bail!(
+            "there is no option `{name}`{}",
+            near.map_or_else(String::new, |near| format!("; did you mean `{near}`?"))
+        );
+    };
+    if !option.is_live() {
+        bail!("{name} takes effect at a restart: it is set by flag, environment or file");
+    }
+    if !properties::may_set(name) {
+        bail!("{name} says who may do what: it is set by flag, environment or file");
+    }
+    Ok(option)
 }
 
 fn listeners(settings: &Settings) -> Vec<ExtraListener> {

@@ -61,7 +61,8 @@ fn properties_take_effect_all_or_none_and_are_kept() {
     };
     let folder = tempfile::tempdir().unwrap();
     let mut running = node(&server.url, folder.path(), &[]);
-    until("they are applied", || last_ack() == json!({"revision": 4, "state": "applied", "ignored": ["login_file"]}));
+    let applied = json!({"revision": 4, "state": "applied", "ignored": ["login_file"], "at": 4});
+    until("they are applied", || last_ack() == applied);
     let explained = page(&running, "/explain");
     assert!(explained.contains("  max_connections 500 (property of app=app)"), "{explained}");
     let settings = || running.exchange("stats settings\r\n");

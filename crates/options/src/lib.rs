@@ -17,5 +17,6 @@ pub mod subscribers;
 pub mod values;
 
 pub use declaration::{Declaration, Opt, Section};
+pub use nearest::nearest;
 pub use report::{Origin, Refusal, Refused};
 pub use values::Values;

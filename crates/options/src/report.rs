@@ -15,12 +15,26 @@ pub enum Origin {
         /// Line, from 1.
         line: usize,
     },
+    /// A line of the file of what was set by hand and saved.
+    Saved {
+        /// The file.
+        path: PathBuf,
+        /// Line, from 1.
+        line: usize,
+    },
     /// A property of a control plane, of this scope.
     Property(String),
     /// An environment variable.
     Environment(String),
     /// A flag, as it is written.
     Flag(String),
+    /// Set by hand while the process runs.
+    Set {
+        /// Who.
+        by: String,
+        /// When, as a Unix second.
+        at: u64,
+    },
 }
 
 impl fmt::Display for Origin {
@@ -28,6 +42,8 @@ impl fmt::Display for Origin {
         match self {
             Origin::Default => write!(f, "default"),
             Origin::File { path, line } => write!(f, "{}:{line}", path.display()),
+            Origin::Saved { path, line } => write!(f, "saved {}:{line}", path.display()),
+            Origin::Set { by, at } => write!(f, "set by {by} at Unix second {at}"),
             Origin::Property(scope) => write!(f, "property of {scope}"),
             Origin::Environment(name) => write!(f, "environment {name}"),
             Origin::Flag(name) => write!(f, "flag {name}"),

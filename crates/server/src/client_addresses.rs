@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::address::network;
-use crate::limits::{Allowance, Limits, Refused, Whose};
+use crate::limits::{Allowance, Limits, LiveLimits, Refused, Whose};
 use crate::rate;
 
 /// Limits of each client address.
@@ -18,12 +18,38 @@ pub struct AddressLimits {
     pub rates: Limits,
 }
 
+/// The same as they are now.
+#[derive(Debug, Default)]
+pub struct LiveAddressLimits {
+    /// 0: any number.
+    connections: AtomicUsize,
+    /// Of all addresses.
+    pub rates: Arc<LiveLimits>,
+}
+
+impl LiveAddressLimits {
+    /// Sets all of them.
+    pub fn set(&self, limits: AddressLimits) {
+        self.set_connections(limits.connections);
+        self.rates.set(limits.rates);
+    }
+
+    /// Sets the limit on connections. Those that are open stay.
+    pub fn set_connections(&self, most: Option<usize>) {
+        self.connections.store(most.unwrap_or(0), Ordering::Relaxed);
+    }
+
+    fn connections(&self) -> Option<usize> {
+        Some(self.connections.load(Ordering::Relaxed)).filter(|most| *most > 0)
+    }
+}
+
 /// What the connections of one address share.
 #[derive(Debug)]
 struct ClientAddress {
     // Only the acceptor increments it, so its comparison with the limit holds.
     open: AtomicUsize,
-    allowance: Option<Arc<Allowance>>,
+    allowance: Arc<Allowance>,
 }
 
 /// A connection's place among those of its address; free again when this is dropped.
@@ -32,8 +58,8 @@ pub(crate) struct AddressPermit(Arc<ClientAddress>);
 
 impl AddressPermit {
     /// What the connections of the address may do.
-    pub(crate) fn allowance(&self) -> Option<&Arc<Allowance>> {
-        self.0.allowance.as_ref()
+    pub(crate) fn allowance(&self) -> &Arc<Allowance> {
+        &self.0.allowance
     }
 }
 
@@ -46,7 +72,7 @@ impl Drop for AddressPermit {
 /// All client addresses; the acceptor's.
 #[derive(Debug)]
 pub(crate) struct ClientAddresses {
-    limits: AddressLimits,
+    limits: Arc<LiveAddressLimits>,
     refused: Arc<Refused>,
     known: HashMap<IpAddr, Arc<ClientAddress>>,
     /// Number of addresses at which those are forgotten that have no connection and owe nothing.
@@ -58,13 +84,13 @@ const SWEEP_MIN: usize = 1024;
 
 impl ClientAddresses {
     /// No address has connections; what is refused is counted in `refused`.
-    pub(crate) fn new(limits: AddressLimits, refused: Arc<Refused>) -> Self {
+    pub(crate) fn new(limits: Arc<LiveAddressLimits>, refused: Arc<Refused>) -> Self {
         Self { limits, refused, known: HashMap::new(), sweep_at: SWEEP_MIN }
     }
 
     /// Whether addresses have limits.
     pub(crate) fn are_limited(&self) -> bool {
-        self.limits != AddressLimits::default()
+        self.limits.connections().is_some() || self.limits.rates.are_there()
     }
 
     /// A place for one more connection from `address`, unless it has as many as it may; counts that.
@@ -72,13 +98,13 @@ impl ClientAddresses {
         if self.known.len() >= self.sweep_at {
             self.forget();
         }
-        let (limits, refused) = (self.limits, &self.refused);
+        let (limits, refused) = (&self.limits, &self.refused);
         let new = || {
-            let allowance = Allowance::new(Whose::Address, limits.rates, Arc::clone(refused));
-            Arc::new(ClientAddress { open: AtomicUsize::new(0), allowance: allowance.map(Arc::new) })
+            let allowance = Allowance::new(Whose::Address, Arc::clone(&limits.rates), Arc::clone(refused));
+            Arc::new(ClientAddress { open: AtomicUsize::new(0), allowance: Arc::new(allowance) })
         };
         let known = self.known.entry(network(address)).or_insert_with(new);
-        if limits.connections.is_some_and(|most| known.open.load(Ordering::Relaxed) >= most) {
+        if limits.connections().is_some_and(|most| known.open.load(Ordering::Relaxed) >= most) {
             refused.count_connection();
             return None;
         }
@@ -90,10 +116,7 @@ impl ClientAddresses {
     /// get a new one.
     fn forget(&mut self) {
         let now = rate::now();
-        self.known.retain(|_, known| {
-            known.open.load(Ordering::Relaxed) > 0
-                || known.allowance.as_ref().is_some_and(|allowance| !allowance.is_whole(now))
-        });
+        self.known.retain(|_, known| known.open.load(Ordering::Relaxed) > 0 || !known.allowance.is_whole(now));
         self.sweep_at = (2 * self.known.len()).max(SWEEP_MIN);
     }
 }
@@ -102,11 +125,17 @@ impl ClientAddresses {
 mod tests {
     use super::*;
 
+    fn live(limits: AddressLimits) -> Arc<LiveAddressLimits> {
+        let live = LiveAddressLimits::default();
+        live.set(limits);
+        Arc::new(live)
+    }
+
     #[test]
     fn an_address_has_so_many_connections_at_once() {
         let refused = Arc::<Refused>::default();
         let limits = AddressLimits { connections: Some(2), ..AddressLimits::default() };
-        let mut addresses = ClientAddresses::new(limits, Arc::clone(&refused));
+        let mut addresses = ClientAddresses::new(live(limits), Arc::clone(&refused));
         let (one, other) = (IpAddr::from([10, 0, 0, 1]), IpAddr::from([10, 0, 0, 2]));
         let permits = [addresses.admit(one), addresses.admit(one)];
         assert!(permits.iter().all(Option::is_some) && addresses.admit(one).is_none());
@@ -119,15 +148,15 @@ mod tests {
     #[test]
     fn addresses_that_have_left_are_forgotten_unless_they_owe_something() {
         let limits = AddressLimits { rates: Limits { operations: Some(1), bytes: None }, ..AddressLimits::default() };
-        let mut addresses = ClientAddresses::new(limits, Arc::default());
+        let mut addresses = ClientAddresses::new(live(limits), Arc::default());
         let debtor = addresses.admit(IpAddr::from([10, 0, 0, 1])).unwrap();
-        debtor.allowance().unwrap().spend(rate::now(), 3600, 0);
+        debtor.allowance().spend(rate::now(), 3600, 0);
         drop(debtor);
         for number in 0..5 * SWEEP_MIN as u32 {
             drop(addresses.admit(IpAddr::from((number | 1 << 31).to_be_bytes())));
         }
         assert!(addresses.known.len() <= 2 * SWEEP_MIN, "{}", addresses.known.len());
         let again = addresses.admit(IpAddr::from([10, 0, 0, 1])).unwrap();
-        assert!(again.allowance().unwrap().refusal(rate::now()).is_some());
+        assert!(again.allowance().refusal(rate::now()).is_some());
     }
 }

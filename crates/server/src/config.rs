@@ -114,6 +114,8 @@ pub struct ListenerLimits {
     pub output_limit: Option<usize>,
     /// What its connections may do together.
     pub rates: Limits,
+    /// Whether its limits on operations and on bytes are its own, and do not change with those of other listeners.
+    pub own_rates: [bool; 2],
     /// Most connections at once through all listeners of its door, at least 1.
     pub door_connections: Option<usize>,
     /// Commands of operators that it obeys, in place of [`ServerConfig::commands`].

@@ -54,7 +54,7 @@ mod worker;
 
 pub use admin::metrics;
 pub use certificates::Certificates;
-pub use client_addresses::AddressLimits;
+pub use client_addresses::{AddressLimits, LiveAddressLimits};
 pub use config::{HandshakeLimits, ListenAddress, Listener, ListenerLimits, ServerConfig};
 pub use error::ServerError;
 pub use live::Live;

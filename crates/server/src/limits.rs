@@ -19,6 +19,44 @@ pub struct Limits {
     pub bytes: Option<u64>,
 }
 
+/// Limits that may change while those that are under them go on.
+#[derive(Debug, Default)]
+pub struct LiveLimits {
+    // 0: none. What is owed is kept as the time at which it is paid, so that another rate changes nothing of that.
+    operations: AtomicU64,
+    bytes: AtomicU64,
+}
+
+impl LiveLimits {
+    /// These.
+    pub fn new(limits: Limits) -> Arc<Self> {
+        let new = Self::default();
+        new.set(limits);
+        Arc::new(new)
+    }
+
+    /// Sets both.
+    pub fn set(&self, limits: Limits) {
+        self.set_operations(limits.operations);
+        self.set_bytes(limits.bytes);
+    }
+
+    /// Sets the limit on operations.
+    pub fn set_operations(&self, most: Option<u64>) {
+        self.operations.store(most.unwrap_or(0), Ordering::Relaxed);
+    }
+
+    /// Sets the limit on bytes.
+    pub fn set_bytes(&self, most: Option<u64>) {
+        self.bytes.store(most.unwrap_or(0), Ordering::Relaxed);
+    }
+
+    /// Whether there is one.
+    pub fn are_there(&self) -> bool {
+        self.operations.load(Ordering::Relaxed) > 0 || self.bytes.load(Ordering::Relaxed) > 0
+    }
+}
+
 /// What was refused by limits of one kind.
 #[derive(Debug, Default)]
 pub struct Refused {
@@ -42,8 +80,9 @@ pub enum Whose {
 #[derive(Debug)]
 pub struct Allowance {
     whose: Whose,
-    operations: Option<(Rate, SharedSpent)>,
-    bytes: Option<(Rate, SharedSpent)>,
+    limits: Arc<LiveLimits>,
+    operations: SharedSpent,
+    bytes: SharedSpent,
     refused: Arc<Refused>,
 }
 
@@ -60,17 +99,29 @@ impl Refused {
 }
 
 impl Allowance {
-    /// An unused allowance that counts what it refuses in `refused`; `None` without any limit.
-    pub fn new(whose: Whose, limits: Limits, refused: Arc<Refused>) -> Option<Self> {
-        let rate = |units: Option<u64>| units.map(|units| (Rate::per_second(units), SharedSpent::default()));
-        let (operations, bytes) = (rate(limits.operations), rate(limits.bytes));
-        (operations.is_some() || bytes.is_some()).then_some(Self { whose, operations, bytes, refused })
+    /// An unused allowance that counts what it refuses in `refused`.
+    pub fn new(whose: Whose, limits: Arc<LiveLimits>, refused: Arc<Refused>) -> Self {
+        Self { whose, limits, operations: SharedSpent::default(), bytes: SharedSpent::default(), refused }
+    }
+
+    /// Whether there is a limit.
+    pub fn is_limited(&self) -> bool {
+        self.limits.are_there()
+    }
+
+    /// Each limit that there is, with what was spent of it.
+    fn each(&self) -> [Option<(Rate, &SharedSpent)>; 2] {
+        let rate =
+            |units: &AtomicU64| Some(units.load(Ordering::Relaxed)).filter(|units| *units > 0).map(Rate::per_second);
+        let (operations, bytes) = (rate(&self.limits.operations), rate(&self.limits.bytes));
+        [operations.map(|rate| (rate, &self.operations)), bytes.map(|rate| (rate, &self.bytes))]
     }
 
     /// The error for a request at `now`, if it is to be refused; counts it.
     pub(crate) fn refusal(&self, now: u64) -> Option<&'static str> {
-        let is_over = |limit: &Option<(Rate, SharedSpent)>| limit.as_ref().is_some_and(|(_, spent)| spent.is_over(now));
-        if is_over(&self.operations) {
+        let [operations, bytes] = self.each();
+        let is_over = |limit: Option<(Rate, &SharedSpent)>| limit.is_some_and(|(_, spent)| spent.is_over(now));
+        if is_over(operations) {
             self.refused.operations.fetch_add(1, Ordering::Relaxed);
             return Some(match self.whose {
                 Whose::Listener => "over the limit of operations a second of this listener",
@@ -78,7 +129,7 @@ impl Allowance {
                 Whose::App => "over the limit of operations a second of this app",
             });
         }
-        is_over(&self.bytes).then(|| {
+        is_over(bytes).then(|| {
             self.refused.bytes.fetch_add(1, Ordering::Relaxed);
             match self.whose {
                 Whose::Listener => "over the limit of bytes a second of this listener",
@@ -90,23 +141,18 @@ impl Allowance {
 
     /// Spends `operations` and `bytes` at `now`.
     pub(crate) fn spend(&self, now: u64, operations: u64, bytes: u64) {
-        let spend = |limit: &Option<(Rate, SharedSpent)>, units| {
+        for (limit, units) in self.each().into_iter().zip([operations, bytes]) {
             if let Some((rate, spent)) = limit
                 && units > 0
             {
-                spent.spend(*rate, now, units);
+                spent.spend(rate, now, units);
             }
-        };
-        spend(&self.operations, operations);
-        spend(&self.bytes, bytes);
+        }
     }
 
     /// Whether it is at `now` as if nothing had been spent.
     pub(crate) fn is_whole(&self, now: u64) -> bool {
-        let is_whole = |limit: &Option<(Rate, SharedSpent)>| {
-            limit.as_ref().is_none_or(|(rate, spent)| spent.is_forgotten(*rate, now))
-        };
-        is_whole(&self.operations) && is_whole(&self.bytes)
+        self.each().into_iter().flatten().all(|(rate, spent)| spent.is_forgotten(rate, now))
     }
 }
 
@@ -120,7 +166,8 @@ mod tests {
     fn each_limit_is_told_and_counted_by_itself() {
         let refused = Arc::<Refused>::default();
         let limits = Limits { operations: Some(10), bytes: Some(1000) };
-        let allowance = Allowance::new(Whose::App, limits, Arc::clone(&refused)).unwrap();
+        let limits = LiveLimits::new(limits);
+        let allowance = Allowance::new(Whose::App, Arc::clone(&limits), Arc::clone(&refused));
         let now = 100_000_000;
         assert_eq!(allowance.refusal(now), None);
         allowance.spend(now, 1, 5000);
@@ -136,7 +183,17 @@ mod tests {
     }
 
     #[test]
-    fn without_limits_there_is_no_allowance() {
-        assert!(Allowance::new(Whose::Address, Limits::default(), Arc::default()).is_none());
+    fn a_limit_that_changes_counts_from_then_on() {
+        let limits = LiveLimits::new(Limits::default());
+        let allowance = Allowance::new(Whose::Address, Arc::clone(&limits), Arc::default());
+        let now = 100_000_000;
+        allowance.spend(now, 1_000, 1_000);
+        assert!(!allowance.is_limited() && allowance.refusal(now).is_none());
+        limits.set_operations(Some(10));
+        assert!(allowance.is_limited() && allowance.refusal(now).is_none(), "what was free is not owed");
+        allowance.spend(now, 1_000, 0);
+        assert!(allowance.refusal(now).is_some());
+        limits.set_operations(None);
+        assert!(allowance.refusal(now).is_none());
     }
 }

@@ -8,7 +8,7 @@ use moneta_store::metric::{Metric, Reading, Sample, Unit, by, samples_of};
 
 use crate::client_addresses::AddressPermit;
 use crate::config::{Commands, ListenerLimits, ServerConfig};
-use crate::limits::{Allowance, Refused, Whose};
+use crate::limits::{Allowance, LiveLimits, Refused, Whose};
 use crate::live::{Live, whole_seconds};
 
 /// The state of a listener.
@@ -33,7 +33,7 @@ pub(crate) struct ListenerState {
     /// Connections of all listeners of its door, where these have a limit together.
     door: Option<Arc<DoorPlaces>>,
     /// What its connections may do together.
-    allowance: Option<Arc<Allowance>>,
+    allowance: Arc<Allowance>,
     refused: Arc<Refused>,
     // Only the acceptor increments it, so its comparison with the limit holds; dropping a permit decrements it.
     open: AtomicUsize,
@@ -99,6 +99,8 @@ impl ListenerState {
         live: Arc<Live>,
     ) -> Arc<Self> {
         let refused = Arc::<Refused>::default();
+        let rates = LiveLimits::new(limits.rates);
+        live.follow(&rates, limits.own_rates);
         let seconds = |timeout: Duration| if timeout.is_zero() { 0 } else { whole_seconds(timeout) };
         Arc::new(Self {
             name: Arc::from(name),
@@ -110,7 +112,7 @@ impl ListenerState {
             max_connections: limits.max_connections,
             reserved: reserved(limits, config),
             door,
-            allowance: Allowance::new(Whose::Listener, limits.rates, Arc::clone(&refused)).map(Arc::new),
+            allowance: Arc::new(Allowance::new(Whose::Listener, rates, Arc::clone(&refused))),
             refused,
             open: AtomicUsize::new(0),
             opened: AtomicU64::new(0),
@@ -189,10 +191,11 @@ impl ConnectionPermit {
         self.listener.own_output_limit.unwrap_or_else(|| self.listener.live.output_limit())
     }
 
-    /// What the connection may do, together with others of its listener and of its address; empty without limits.
+    /// What the connection may do, together with others of its listener and of its address; empty while there are no limits.
     pub(crate) fn allowances(&self) -> Vec<Arc<Allowance>> {
-        let of_address = self.address.as_ref().and_then(AddressPermit::allowance);
-        self.listener.allowance.iter().chain(of_address).cloned().collect()
+        let of_address = self.address.as_ref().map(AddressPermit::allowance);
+        let all = [Some(&self.listener.allowance), of_address].into_iter().flatten();
+        all.filter(|allowance| allowance.is_limited()).cloned().collect()
     }
 
     /// Idle seconds after which the connection is closed.

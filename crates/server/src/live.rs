@@ -1,9 +1,14 @@
 //! Settings that may change while a server serves. Whoever reads one takes it as it is at that moment; connections that are open
 //! go by new values, too.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
+use parking_lot::Mutex;
+
+use crate::client_addresses::LiveAddressLimits;
+use crate::limits::LiveLimits;
 use crate::settings::NodeSettings;
 
 /// The settings, each by itself: none of them depends on another.
@@ -20,6 +25,10 @@ pub struct Live {
     dump: AtomicBool,
     watch: AtomicBool,
     shutdown: AtomicBool,
+    /// Limits of each client address.
+    pub addresses: Arc<LiveAddressLimits>,
+    /// Those of listeners, with which of them are their own. Locked when a listener is made and when a limit changes.
+    listeners: Mutex<Vec<(Arc<LiveLimits>, [bool; 2])>>,
 }
 
 impl Live {
@@ -37,12 +46,32 @@ impl Live {
             dump: AtomicBool::new(settings.dump_enabled),
             watch: AtomicBool::new(settings.watch_enabled),
             shutdown: AtomicBool::new(settings.shutdown_enabled),
+            addresses: Arc::default(),
+            listeners: Mutex::default(),
         }
     }
 
     /// Most client connections at once. Those that are open stay.
     pub fn set_max_connections(&self, most: usize) {
         self.max_connections.store(most, Relaxed);
+    }
+
+    /// Operations a second of each listener that has no limit of its own; `None`: any number. A limit where there was none holds for
+    /// connections that are opened from then on.
+    pub fn set_operations(&self, most: Option<u64>) {
+        let listeners = self.listeners.lock();
+        listeners.iter().filter(|(_, [is_own, _])| !is_own).for_each(|(limits, _)| limits.set_operations(most));
+    }
+
+    /// The same of bytes.
+    pub fn set_bytes(&self, most: Option<u64>) {
+        let listeners = self.listeners.lock();
+        listeners.iter().filter(|(_, [_, is_own])| !is_own).for_each(|(limits, _)| limits.set_bytes(most));
+    }
+
+    /// Has the limits of a listener follow; of operations and bytes, which are its own.
+    pub(crate) fn follow(&self, limits: &Arc<LiveLimits>, own: [bool; 2]) {
+        self.listeners.lock().push((Arc::clone(limits), own));
     }
 
     /// Seconds after which an idle connection is closed, where its listener says nothing else; below one never. Workers see it at

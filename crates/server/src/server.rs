@@ -50,6 +50,7 @@ impl Server {
         node.live.set_idle_timeout(config.idle_timeout.unwrap_or_default());
         node.live.set_dump_timeout(config.dump_timeout);
         node.live.set_output_limit(config.output_limit);
+        node.live.addresses.set(config.address);
         node.live.set_drain_timeout(config.drain_timeout);
         let registry = Arc::clone(&node.connection_registry);
         let listeners: Vec<_> =
@@ -68,7 +69,7 @@ impl Server {
         let (poll, waker) = event_queue(&phases)?;
         let spread = Arc::new(Spread::over(mailboxes));
         let handshakes = start_handshakes(config, &spread, &waker, &node, &mut threads)?;
-        start_acceptor(config, poll, listeners, handshakes, spread, &node, &mut threads)?;
+        start_acceptor(poll, listeners, handshakes, spread, &node, &mut threads)?;
         for address in &addresses {
             tracing::info!(%address, workers = config.workers, "listening");
         }
@@ -169,7 +170,6 @@ fn start_handshakes(
 }
 
 fn start_acceptor(
-    config: &ServerConfig,
     poll: Poll,
     listeners: Vec<(Bound, Arc<ListenerState>)>,
     handshakes: Handshakes,
@@ -178,7 +178,7 @@ fn start_acceptor(
     threads: &mut Threads,
 ) -> Result<(), ServerError> {
     let (counters, phases) = (node.registry.register(), Arc::clone(&threads.phases));
-    let addresses = ClientAddresses::new(config.address, Arc::clone(&node.address_refusals));
+    let addresses = ClientAddresses::new(Arc::clone(&node.live.addresses), Arc::clone(&node.address_refusals));
     let live = Arc::clone(&node.live);
     let acceptor = Acceptor::new(poll, listeners, handshakes, spread, counters, phases, live, addresses)?;
     threads.start("acceptor".into(), move || acceptor.run())

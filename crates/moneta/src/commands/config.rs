@@ -3,18 +3,20 @@
 use std::io::{Write, stdout};
 use std::time::Duration;
 
+use anyhow::Context;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use moneta_options::declaration::Declaration;
 use moneta_options::report::Origin;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::options::document;
 use crate::options::flags;
 use crate::options::resolve::Resolved;
 use crate::options::sections;
 use crate::options::sections::operation::ADMIN;
+use crate::options::sections::tls;
 use crate::options::settings::Settings;
-use crate::{admin_port, drawing};
+use crate::{admin_port, drawing, option_pages, outward};
 
 /// How long a running process may take to draw its stack.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -27,6 +29,14 @@ pub fn command() -> Command {
     let command = Command::new("config")
         .about("Print what is in force and where each value came from")
         .arg(print("json", "The same as JSON"))
+        .arg(
+            Arg::new("from")
+                .long("from")
+                .value_name("HOST:PORT")
+                .help("What the process with this admin port has in force")
+                .help_heading("Print")
+                .conflicts_with_all(["example", "reference", "explain"]),
+        )
         .arg(
             print("explain", "A drawing of the stack: what a request passes, and where items lie; without options that of the process at --admin")
                 .conflicts_with("json"),
@@ -45,7 +55,13 @@ pub fn command() -> Command {
 /// # Errors
 /// If `serve` would be refused with the same options.
 pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
-    let text = if matches.get_flag("example") {
+    let text = if let Some(address) = matches.get_one::<String>("from") {
+        // Reached as a process with these options reaches others.
+        let values = Resolved::gather(matches, |name| std::env::var_os(name))?.values;
+        let tls = tls::load(&values)?;
+        outward::set(outward::of(&values, tls.as_ref())?);
+        of_running(address, matches.get_flag("json"))?
+    } else if matches.get_flag("example") {
         document::example()
     } else if matches.get_flag("reference") {
         document::reference()
@@ -84,6 +100,22 @@ fn running(address: &str) -> Option<String> {
     admin_port::page(address, drawing::PATH, PATIENCE).ok()
 }
 
+/// What a process has in force that runs.
+fn of_running(address: &str, as_json: bool) -> anyhow::Result<String> {
+    let page: Value = serde_json::from_str(&admin_port::page(address, option_pages::PATH, PATIENCE)?)
+        .with_context(|| format!("{address}: the answer is not understood"))?;
+    let options = page["options"].as_array().with_context(|| format!("{address}: the answer has no options"))?;
+    if as_json {
+        return Ok(serde_json::to_string_pretty(options)? + "\n");
+    }
+    let text = |option: &Value, field: &str| option[field].as_str().unwrap_or_default().to_owned();
+    let name = |option: &Value| match option["app"].as_str() {
+        Some(app) => format!("{} of {app}", text(option, "option")),
+        None => text(option, "option"),
+    };
+    Ok(table(options.iter().map(|option| (name(option), text(option, "value"), text(option, "from"))).collect()))
+}
+
 /// Every row: name, value, origin.
 fn rows(settings: &Settings) -> Vec<(&'static str, String, &Origin)> {
     let options =
@@ -95,7 +127,11 @@ fn rows(settings: &Settings) -> Vec<(&'static str, String, &Origin)> {
 }
 
 fn as_table(settings: &Settings) -> String {
-    let rows = rows(settings);
+    let rows = rows(settings).into_iter();
+    table(rows.map(|(name, value, origin)| (name.to_owned(), value, origin.to_string())).collect())
+}
+
+fn table(rows: Vec<(String, String, String)>) -> String {
     let name_width = rows.iter().map(|(name, ..)| name.len()).max().unwrap_or(0);
     let value_width = rows.iter().map(|(_, value, _)| value.len()).max().unwrap_or(0);
     let mut text = format!("{:name_width$}  {:value_width$}  FROM\n", "OPTION", "VALUE");

@@ -15,6 +15,7 @@ use moneta_admin::{Admin, AdminConfig, AdminError, Limits};
 use moneta_background::runtime::AsyncTask;
 use moneta_console::{Console, ConsoleConfig, Sessions};
 use moneta_control::history::History;
+use moneta_control::properties::schema::PropertyOptions;
 use moneta_control::{Access, Control, ControlConfig, Watched, eureka, pages};
 use moneta_ledger::{Embedded, Ledger};
 use moneta_net::HostPort;
@@ -31,10 +32,11 @@ use moneta_process::startup::Startup;
 use crate::admin_access;
 use crate::control_access::ByUsers;
 use crate::options::of_control::{self, DATA, EUREKA, EUREKA_ENVIRONMENT, LISTEN, RENEW_EVERY};
+use crate::options::sections;
 use crate::options::sections::access::note_users;
 use crate::options::sections::operation::{self, LAME_DUCK};
 use crate::options::sections::tls;
-use crate::{outward, this_program, tls_files, users};
+use crate::{outward, properties, this_program, tls_files, users};
 
 /// Readers of feeds at once.
 const READERS: usize = 4_096;
@@ -97,7 +99,8 @@ pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     let certificates = tls::certificates(&options, tls.as_ref());
     certificates.as_ref().map(tls_files::follow).transpose().context("no files are looked at")?;
     let ledger = open(&options)?;
-    let config = ControlConfig { period: options.get(&RENEW_EVERY), ..ControlConfig::default() };
+    let known = PropertyOptions { sections: &sections::ALL, may_set: properties::may_set };
+    let config = ControlConfig { period: options.get(&RENEW_EVERY), options: known, ..ControlConfig::default() };
     let (control, running) = Control::start(Arc::clone(&ledger), &config).context("the control plane cannot start")?;
     process.at_end("control", CLOSE_WITHIN, move || drop(running));
     let history = past(&options, ledger, &mut process)?;

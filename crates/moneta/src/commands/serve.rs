@@ -20,12 +20,13 @@ use moneta_process::startup::Startup;
 use moneta_remote::ValueMemory;
 use moneta_server::config::{ListenAddress, Policy, ServerConfig};
 use moneta_server::error::ServerError;
+use moneta_server::limits::LiveLimits;
 use moneta_server::node::{AppLimits, Node, NodeSettings, Routes, Surroundings};
 use moneta_server::server::{RunningServer, Server};
 use moneta_store::{Clock, Progress, Store, component};
 
 use crate::admin_access;
-use crate::app_limits::AppAllowances;
+use crate::app_limits::{self, AppAllowances};
 use crate::banner::{self, Reachable};
 use crate::catch_up::{self, CatchingUp};
 use crate::linked::Link;
@@ -37,7 +38,7 @@ use crate::options::sections::{self, access, cluster, memory, network, operation
 use crate::options::settings::Settings;
 use crate::reload::Reload;
 use crate::routing::Routing;
-use crate::{drawing, endpoints, outward, proxy as proxy_stores, stack, tls_files, users};
+use crate::{drawing, endpoints, option_pages, outward, proxy as proxy_stores, stack, tls_files, users};
 
 /// The subcommand.
 pub fn command() -> Command {
@@ -92,7 +93,7 @@ pub fn start(matches: &ArgMatches, settings: Settings) -> anyhow::Result<()> {
     let store = Arc::clone(&served.store);
     process.at_end("store", STORE_WITHIN, move || close(&store));
     let certificates = tls::certificates(&settings, tls.as_ref());
-    let (common, certificates_of_node) = (served.surroundings(&process, &settings), certificates.clone());
+    let (common, certificates_of_node) = (served.surroundings(&process), certificates.clone());
     let surroundings = Surroundings { certificates: certificates_of_node, users, audit: audit.clone(), ..common };
     let node = Arc::new(Node::within(surroundings, sessions, clock, authenticator));
     let (mut of_process, of_apps) = served.subscribers(&settings, &node, &process.log().level);
@@ -103,6 +104,7 @@ pub fn start(matches: &ArgMatches, settings: Settings) -> anyhow::Result<()> {
     let reload = Arc::new(Reload::new(matches.clone(), &settings, of_process, of_apps, properties, audit));
     let by_signal = Arc::clone(&reload);
     process.answer_signals(move || by_signal.run())?;
+    process.desk().add(option_pages::routes(&reload));
     let server =
         Server::start(&config, Arc::clone(&served.store), node).map_err(|error| explain(error.into(), &settings))?;
     server.show_on(process.desk());
@@ -160,6 +162,8 @@ struct Served {
     apps: Option<Apps>,
     /// Memory of a proxy for large values.
     values: Option<Arc<ValueMemory>>,
+    /// What its apps may do in a second; empty: anything.
+    app_limits: Vec<Arc<LiveLimits>>,
     catching_up: Option<CatchingUp>,
 }
 
@@ -181,12 +185,12 @@ impl Served {
         };
         let catching_up = catch_up::round(&store, settings, outward, recovery, clock);
         let store = catching_up.as_ref().map_or(store, CatchingUp::store);
-        Ok(Self { store, apps, values, catching_up })
+        Ok(Self { store, apps, values, app_limits: app_limits::limits(&settings.apps), catching_up })
     }
 
     /// What its node works with.
-    fn surroundings(&self, process: &Process, settings: &Settings) -> Surroundings {
-        let app_limits = self.apps.as_ref().and_then(|apps| AppAllowances::new(apps, &settings.apps));
+    fn surroundings(&self, process: &Process) -> Surroundings {
+        let app_limits = self.apps.as_ref().and_then(|apps| AppAllowances::new(apps, &self.app_limits));
         Surroundings {
             phases: Arc::clone(process.phases()),
             log: Some(process.log().clone()),
@@ -208,10 +212,12 @@ impl Served {
         network::subscribe(&mut of_process, node);
         access::subscribe(&mut of_process, node);
         memory::subscribe(&mut of_process, &self.store, node, self.values.clone());
-        for (app, known) in settings.apps.iter().zip(self.apps.iter().flat_map(|apps| apps.all())) {
+        let apps = settings.apps.iter().zip(self.apps.iter().flat_map(|apps| apps.all()));
+        for (place, (app, known)) in apps.enumerate() {
             let mut own = Subscribers::default();
             let subscribers = if settings.has_app_tables { &mut own } else { &mut of_process };
             proxy::subscribe(subscribers, &known.cluster);
+            app_limits::subscribe(subscribers, self.app_limits.get(place));
             if settings.has_app_tables {
                 of_apps.push((app.clone(), own));
             }

@@ -119,7 +119,10 @@ impl AppSettings {
         }
         let app = |table: &AppTable| {
             let mut values = options.clone();
-            table.written.iter().for_each(|(key, written)| values.replace(key, written.clone()));
+            let is_set = |key: &str| matches!(options.written(key).map(|set| &set.origin), Some(Origin::Set { .. }));
+            // What was set by hand is stronger than tables, too.
+            let written = table.written.iter().filter(|(key, _)| !is_set(key));
+            written.for_each(|(key, written)| values.replace(key, written.clone()));
             let name = table.name.clone();
             Self {
                 has_listeners: listeners.iter().any(|(listener, _)| listener.app.as_ref() == Some(&name)),

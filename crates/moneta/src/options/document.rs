@@ -15,16 +15,18 @@ const REFERENCE_HEAD: &str = "\
 
 <!-- Made by `moneta config --reference`; edit crates/moneta/src/options/sections/ instead. -->
 
-An option can be set in five places; the first that has it wins:
+An option can be set in seven places; the first that has it wins:
 
-1. a flag: `--max-item-size 2m`
-2. an environment variable: `MONETA_MAX_ITEM_SIZE=2m`
-3. a property of the control plane, for options that change at run time ([discovery.md](discovery.md#properties))
-4. a line of the TOML file that `--config` or `MONETA_CONFIG` names: `max_item_size = \"2m\"`
-5. the default
+1. by hand, on a process that runs: `moneta set-option HOST:PORT idle_timeout 5m` ([properties.md](properties.md#by-hand))
+2. a flag: `--max-item-size 2m`
+3. an environment variable: `MONETA_MAX_ITEM_SIZE=2m`
+4. a property of the control plane, for options that change at run time ([properties.md](properties.md))
+5. what `set-option --save` has kept, in the file of `saved_options`
+6. a line of the TOML file that `--config` or `MONETA_CONFIG` names: `max_item_size = \"2m\"`
+7. the default
 
 `moneta config`, given the same flags, environment and file as `moneta serve`, prints what would be in force and where each
-value came from. `moneta config --example` prints a TOML file with every option.
+value came from; `moneta config --from HOST:PORT` what a running process has, by its admin port. `moneta config --example` prints a TOML file with every option.
 
 A value out of range, an unknown key and an unknown flag keep the node from starting; the message names the option, the
 value, where it stands and what would be accepted. Where a switch is a flag, its name alone turns it on (`--no-evict`), and

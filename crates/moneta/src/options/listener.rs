@@ -208,8 +208,15 @@ impl fmt::Display for ExtraListener {
         if !self.users {
             write!(f, ", {} off", USERS.key())?;
         }
-        let ListenerLimits { max_connections, idle_timeout, output_limit, commands, rates, door_connections: _ } =
-            self.limits;
+        let ListenerLimits {
+            max_connections,
+            idle_timeout,
+            output_limit,
+            commands,
+            rates,
+            own_rates: _,
+            door_connections: _,
+        } = self.limits;
         if let Some(tls) = self.tls {
             write!(f, ", {TLS} {}", if tls { "on" } else { "off" })?;
         }

@@ -1,20 +1,24 @@
-//! What is in force: flags, then `-o`, then the environment, then the file; and the file's tables.
+//! What is in force: what was set by hand, flags, `-o`, the environment, properties, what was saved, the file; and the file's
+//! tables.
 
+use std::collections::HashMap;
 use std::ffi::OsString;
 
 use clap::ArgMatches;
 use moneta_link::Properties;
 use moneta_options::file::{ConfigFile, Schema};
 use moneta_options::report::{Origin, Refused};
-use moneta_options::sources::{Environment, Flags, gather};
+use moneta_options::sources::{Environment, Flags, Source, gather};
 use moneta_options::values::Values;
 
 use crate::options::app::AppTable;
 use crate::options::flags::{self, OfExtended};
 use crate::options::listener::ExtraListener;
+use crate::options::sections::control::SAVED_OPTIONS;
 use crate::options::sections::tls::TLS_CERT;
 use crate::options::{app, listener, sections};
 use crate::properties::OfControl;
+use crate::set_options::{Saved, SetOptions};
 
 /// What a file may hold.
 const SCHEMA: Schema = Schema { sections: &sections::ALL, tables: &[listener::TABLE, app::TABLE] };
@@ -28,6 +32,10 @@ pub struct Resolved {
     pub listeners: Vec<(ExtraListener, Origin)>,
     /// The file's `[[app]]` tables.
     pub apps: Vec<AppTable>,
+    /// What the file has for options, as it is written there.
+    pub file: HashMap<&'static str, String>,
+    /// What was saved of what was set by hand.
+    pub saved: Saved,
 }
 
 impl Resolved {
@@ -36,10 +44,10 @@ impl Resolved {
     /// # Errors
     /// [`Refused`] with everything that is wrong, or that the file cannot be read.
     pub fn gather(matches: &ArgMatches, environment: impl Fn(&str) -> Option<OsString>) -> anyhow::Result<Self> {
-        Self::gather_with(matches, environment, &Properties::default())
+        Self::gather_with(matches, environment, &Properties::default(), &SetOptions::default())
     }
 
-    /// The same with what a control plane says.
+    /// The same with what a control plane says, and what was set by hand.
     ///
     /// # Errors
     /// As [`Resolved::gather`].
@@ -47,6 +55,7 @@ impl Resolved {
         matches: &ArgMatches,
         environment: impl Fn(&str) -> Option<OsString>,
         properties: &Properties,
+        set: &SetOptions,
     ) -> anyhow::Result<Self> {
         let mut refusals = flags::refuse_foreign(matches);
         let file = match moneta_options::flags::config_file(matches) {
@@ -62,9 +71,19 @@ impl Resolved {
             refusals.extend(read.err());
         }
         let (flags, extended, environment) = (Flags(matches), OfExtended(matches), Environment(environment));
-        let values =
-            gather(&sections::ALL, &[&flags, &extended, &environment, &OfControl(properties), &file], &mut refusals);
+        // What says where it is says nothing of the rest.
+        let of_path = gather(&sections::ALL, &[&flags, &extended, &environment, &file], &mut Vec::new());
+        let saved = of_path.get(&SAVED_OPTIONS).map(|path| Saved::read(&path, &sections::ALL, &mut refusals));
+        let saved = saved.transpose()?.unwrap_or_default();
+        let properties = OfControl(properties);
+        let sources: [&dyn Source; 7] = [set, &flags, &extended, &environment, &properties, &saved, &file];
+        let values = gather(&sections::ALL, &sources, &mut refusals);
         refusals.extend(flags::refuse_tls(matches, values.get(&TLS_CERT).is_some()));
-        if refusals.is_empty() { Ok(Self { values, listeners, apps }) } else { Err(Refused(refusals).into()) }
+        let file = file.written.into_iter().map(|(key, written)| (key, written.text)).collect();
+        if refusals.is_empty() {
+            Ok(Self { values, listeners, apps, file, saved })
+        } else {
+            Err(Refused(refusals).into())
+        }
     }
 }

@@ -33,7 +33,7 @@ impl Settings {
     /// # Errors
     /// [`Refused`] with all options that cannot be had together.
     pub fn new(resolved: Resolved) -> Result<Self, Refused> {
-        let Resolved { values, listeners, apps: tables } = resolved;
+        let Resolved { values, listeners, apps: tables, .. } = resolved;
         let apps = AppSettings::all(&values, &tables, &listeners);
         let is_proxy = !apps.is_empty();
         let stack = if is_proxy { StackSettings::of_proxy() } else { StackSettings::new(&values) };

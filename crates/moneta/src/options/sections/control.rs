@@ -13,6 +13,9 @@ use crate::options::kinds::words::HostName;
 use crate::options::sections::cluster::CATCH_UP;
 use crate::options::sections::proxy::TOPOLOGY;
 
+/// The file of saved options in the folder of the state.
+const SAVED: &str = "options.toml";
+
 section! {
     "Control plane";
 
@@ -44,6 +47,13 @@ section! {
         .example("\"/var/lib/moneta/state\"")
         .when("Wherever there is a control plane: without it a process is a new one after each start, and a proxy does not start while \
                the control plane is away.");
+
+    /// File of options that `moneta set-option --save` has set, which the start reads: weaker than flags, environment variables and
+    /// properties, stronger than the file of --config. Without it, `options.toml` in state_dir, if there is one.
+    SAVED_OPTIONS: File = Opt::new("saved_options", File, || None)
+        .adjusted(|options, _| options.get(&STATE_DIR).map(|folder| folder.join(SAVED)))
+        .example("\"/var/lib/moneta/options.toml\"")
+        .when("Where options that are set by hand are to outlast a restart, and there is no state_dir.");
 
     /// The host that others reach this process by, as the control plane tells them. Without it, the address that it listens on; if
     /// that is all of the machine's, the one that leads to the control plane.

@@ -64,25 +64,30 @@ section! {
     /// Operations a second of each listener, all its connections together; what is beyond is refused; 0 sets no limit. Each key
     /// that is read counts.
     MAX_OPERATIONS: Number<u64> = Opt::new("max_operations", Number { min: 0, max: 1_000_000_000 }, || 0)
+        .live()
         .when("Where clients of a listener must not take the machine from those of another; a [[listener]] may have its own limit.");
 
     /// Bytes a second of each listener, requests and replies of all its connections together; what is beyond is refused; 0 sets
     /// no limit.
     MAX_BYTES: Size<u64> = Opt::new("max_bytes", Size::in_bytes(0, TIB), || 0)
+        .live()
         .when("Where clients of a listener must not fill the network; a [[listener]] may have its own limit.");
 
     /// Connections of one client address at once, over all TCP listeners; more are told so and closed; 0 sets no limit. An IPv6
     /// network of 64 bits is one address.
     ADDRESS_CONNECTIONS: Number<usize> = Opt::new("address_connections", Number { min: 0, max: 1_000_000 }, || 0)
+        .live()
         .when("Where one client that opens connections without end must not take those of all.");
 
     /// Operations a second of one client address, over all its connections; what is beyond is refused; 0 sets no limit.
     ADDRESS_OPERATIONS: Number<u64> = Opt::new("address_operations", Number { min: 0, max: 1_000_000_000 }, || 0)
+        .live()
         .when("Where one client that loops must not slow down all. Clients that share an address share the limit.");
 
     /// Bytes a second of one client address, requests and replies of all its connections; what is beyond is refused; 0 sets no
     /// limit.
     ADDRESS_BYTES: Size<u64> = Opt::new("address_bytes", Size::in_bytes(0, TIB), || 0)
+        .live()
         .when("Where one client that reads large values must not fill the network.");
 
     /// Close connections that sent nothing for this long; 0 never does.
@@ -162,6 +167,17 @@ pub fn subscribe(subscribers: &mut Subscribers, node: &Arc<Node>) {
         // Workers that have nothing to do look at the time of idle connections only from their next turn on.
         node_of_idle.phases.wake_all();
     });
+    let some = |most: u64| (most > 0).then_some(most);
+    let live = Arc::clone(&node.live);
+    subscribers.set(&MAX_OPERATIONS, move |most| live.set_operations(some(most)));
+    let live = Arc::clone(&node.live);
+    subscribers.set(&MAX_BYTES, move |most| live.set_bytes(some(most)));
+    let live = Arc::clone(&node.live);
+    subscribers.set(&ADDRESS_CONNECTIONS, move |most| live.addresses.set_connections((most > 0).then_some(most)));
+    let live = Arc::clone(&node.live);
+    subscribers.set(&ADDRESS_OPERATIONS, move |most| live.addresses.rates.set_operations(some(most)));
+    let live = Arc::clone(&node.live);
+    subscribers.set(&ADDRESS_BYTES, move |most| live.addresses.rates.set_bytes(some(most)));
     let live = Arc::clone(&node.live);
     subscribers.set(&DUMP_TIMEOUT, move |timeout| live.set_dump_timeout(timeout));
     let live = Arc::clone(&node.live);

@@ -122,10 +122,12 @@ section! {
 
     /// Operations a second of each app; what is beyond is refused; 0 sets no limit. Each key that is read counts.
     APP_OPERATIONS: Number<u64> = Opt::new("app_operations", Number { min: 0, max: 1_000_000_000 }, || 0)
+        .live()
         .when("Where apps share a proxy or nodes, and one of them must not take what the others need. Of each proxy: with ten, a tenth.");
 
     /// Bytes a second of each app, keys and values, in requests and replies; what is beyond is refused; 0 sets no limit.
     APP_BYTES: Size<u64> = Opt::new("app_bytes", Size::in_bytes(0, TIB), || 0)
+        .live()
         .when("Where one app's large values must not fill the network that others use.");
 
     /// Client connections of each app at once, over all listeners that are its own; more are told so and closed; 0 sets no limit.
