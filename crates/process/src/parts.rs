@@ -76,7 +76,8 @@ impl Parts {
                     }
                     ended = ended.and(outcome.map_err(|failure| anyhow!(failure)));
                 }
-                None if self.phases.phase() == Phase::LameDuck => self.phases.enter(Phase::Draining),
+                // Another part may have ended the lame duck at the same moment.
+                None if wait.is_of(Phase::LameDuck) => self.phases.enter(Phase::Draining),
                 None => {
                     let names: Vec<_> = running.iter().map(|place| self.list[*place].name()).collect();
                     return ended.and(Err(anyhow!("parts that do not end: {}", names.join(", "))));
@@ -125,6 +126,11 @@ struct Wait {
 }
 
 impl Wait {
+    /// Whether the last event was waited for in this phase.
+    fn is_of(&self, phase: Phase) -> bool {
+        self.until.is_some_and(|(of, _)| of == phase)
+    }
+
     /// The next event; `None`: the time of the phase is over.
     fn next(&mut self, phases: &Phases, events: &Receiver<Event>) -> Option<Event> {
         let phase = phases.phase();

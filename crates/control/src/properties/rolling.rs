@@ -29,10 +29,12 @@ struct Looked {
 }
 
 impl Rolling {
-    /// What a rollout waits for, as it was seen last; empty: it was not seen yet.
-    pub(crate) fn waits_for(&self, environment: &str, id: u64) -> String {
+    /// What a rollout waits for, as it was seen last; empty: its stage was not looked at yet.
+    pub(crate) fn waits_for(&self, environment: &str, rollout: &Rollout) -> String {
         let watches = self.watches.lock();
-        watches.get(&(environment.into(), id)).map_or_else(String::new, |looked| looked.waits_for.clone())
+        let looked = watches.get(&(environment.into(), rollout.id));
+        let looked = looked.filter(|looked| looked.watch.of == (rollout.stage, rollout.stage_at));
+        looked.map_or_else(String::new, |looked| looked.waits_for.clone())
     }
 }
 

@@ -191,7 +191,7 @@ impl Control {
     fn shown(&self, environment: &str, rollout: &Rollout) -> Value {
         let mut value = json!(rollout);
         if rollout.progress == Progress::Running {
-            value["waits_for"] = json!(self.rollouts.waits_for(environment, rollout.id));
+            value["waits_for"] = json!(self.rollouts.waits_for(environment, rollout));
         }
         value
     }

@@ -167,7 +167,7 @@ impl Watch {
         }
         let since = *self.all_have_it.get_or_insert(now);
         if now.since(since) < soak {
-            return Verdict::Wait(format!("{count} have it; {} s more", (soak - now.since(since)).div_ceil(1_000)));
+            return Verdict::Wait(format!("{} s more; {count} have it", (soak - now.since(since)).div_ceil(1_000)));
         }
         Verdict::Passed { others_ppm: known }
     }

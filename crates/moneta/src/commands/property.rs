@@ -79,7 +79,7 @@ pub fn command() -> Command {
         .subcommand(
             Command::new("rollback")
                 .about("Take values back to what they were in a version")
-                .arg(version("version", "The version").required(true))
+                .arg(version("back-to", "The version").value_name("VERSION").required(true))
                 .args([of_scope(), of_name()]),
         )
         .subcommand(
@@ -205,7 +205,7 @@ fn values(control: &Control, what: &str, of: &ArgMatches) -> anyhow::Result<Show
         }
         "rollback" => {
             let back = json!({
-                "version": of.get_one::<u64>("version"), "scope": text(of, "scope"), "name": text(of, "name"),
+                "version": of.get_one::<u64>("back-to"), "scope": text(of, "scope"), "name": text(of, "name"),
                 "why": why, "expect_version": expected,
             });
             version(control.post(&path(&["property-rollback"]), &back)?)
@@ -266,4 +266,15 @@ fn schemas(control: &Control, of: &ArgMatches) -> anyhow::Result<Shown> {
             }
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_subcommand_is_as_clap_wants_it() {
+        command().debug_assert();
+        crate::commands::set_option::command().debug_assert();
+    }
 }

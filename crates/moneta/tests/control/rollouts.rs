@@ -97,7 +97,7 @@ fn what_crashes_the_first_comes_to_no_other_and_goes_when_it_is_aborted() {
     until("the first has it", || setting(&nodes[0].0, "maxconns") == "444");
     // It crashes, and what keeps it running starts it again.
     until("it was seen", || {
-        rollout(&control, number)["waits_for"].as_str().is_some_and(|waits| waits.contains("have it;"))
+        rollout(&control, number)["waits_for"].as_str().is_some_and(|waits| waits.contains("s more;"))
     });
     nodes[0].0.signal(Signal::SIGKILL);
     nodes[0].0.wait();
@@ -134,7 +134,7 @@ fn what_makes_the_first_err_or_falls_silent_is_taken_back_where_that_is_wanted()
     let number = begin(&control, &back(444));
     until("the first has it", || setting(&nodes[1].0, "maxconns") == "444");
     until("it was seen", || {
-        rollout(&control, number)["waits_for"].as_str().is_some_and(|waits| waits.contains("have it;"))
+        rollout(&control, number)["waits_for"].as_str().is_some_and(|waits| waits.contains("s more;"))
     });
     // Its clients see errors: values that are too large.
     let large = format!("set k 0 0 {}\r\n{}\r\n", 2 << 20, "x".repeat(2 << 20));

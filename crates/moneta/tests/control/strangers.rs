@@ -50,6 +50,7 @@ fn a_user_does_what_its_roles_say_in_its_environment_and_sees_nothing_of_another
     let renewal = |app: &str| json!([{ "app": app, "id": "i" }]);
     let (none, nothing) = ("", Value::Null);
     let word = json!({ "status": "DOWN" });
+    let value = json!({ "value": 500 });
     for (token, method, path, body, status) in [
         (none, "GET", "/healthz", &nothing, 200),
         (none, "GET", "/readyz", &nothing, 200),
@@ -77,6 +78,19 @@ fn a_user_does_what_its_roles_say_in_its_environment_and_sees_nothing_of_another
         (reader, "GET", "/v1/status", &nothing, 403),
         (ops, "POST", "/v1/prod/topologies/feed", &create, 200),
         (ops, "POST", "/v1/test/topologies/feed", &create, 403),
+        (none, "GET", "/v1/prod/properties", &nothing, 401),
+        (node, "GET", "/v1/prod/properties", &nothing, 403),
+        (node, "GET", "/v1/prod/property-status", &nothing, 403),
+        (node, "PUT", "/v1/prod/properties/app=feed/ack", &value, 403),
+        (reader, "GET", "/v1/prod/properties", &nothing, 200),
+        (reader, "GET", "/v1/prod/rollouts", &nothing, 200),
+        (reader, "PUT", "/v1/prod/properties/app=other/max_connections", &value, 403),
+        (reader, "POST", "/v1/prod/rollouts", &value, 403),
+        (reader, "POST", "/v1/prod/property-rollback", &nothing, 403),
+        (ops, "PUT", "/v1/test/properties/global/max_connections", &value, 403),
+        (ops, "PUT", "/v1/prod/properties/app=other/max_connections", &value, 200),
+        (test, "GET", "/v1/prod/properties", &nothing, 403),
+        (test, "GET", "/v1/prod/property-history", &nothing, 403),
         (ops, "GET", "/v1/prod/audit", &nothing, 403),
         (ops, "PUT", "/v1/regions/eu", &nothing, 403),
         (ops, "GET", "/v1/status", &nothing, 200),
@@ -115,7 +129,7 @@ fn a_user_does_what_its_roles_say_in_its_environment_and_sees_nothing_of_another
     assert_eq!(feed.round().0.len(), 3);
     let (_, acts) = control.ask_as(root, "GET", "/v1/prod/audit", &nothing);
     let who: Vec<&Value> = acts["acts"].as_array().unwrap().iter().map(|act| &act["who"]).collect();
-    assert_eq!(who, ["node", "node", "ops", "ops", "node"]);
+    assert_eq!(who, ["node", "node", "ops", "ops", "ops", "node"]);
     control.end();
 }
 
