@@ -12,7 +12,7 @@ use tokio::time::{sleep, timeout};
 use crate::commits::{Commits, Who};
 use crate::error::Refusal;
 use crate::names;
-use crate::properties::rolling::Rolling;
+use crate::properties::looked::Rolling;
 use crate::properties::schema::PropertyOptions;
 use crate::shared::Shared;
 use crate::state::State;

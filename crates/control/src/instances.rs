@@ -11,7 +11,7 @@ use crate::commits::{Act, Draft, Plan, Who, unix_ms};
 use crate::control::{Access, Control};
 use crate::error::Refusal;
 use crate::leases::{Instance, Probed};
-use crate::names;
+use crate::names::{self, short};
 use crate::probe;
 use crate::record::{Record, Status};
 use crate::slots::{self, Claim, Holding};
@@ -355,11 +355,6 @@ pub(crate) fn act(environment: &str, app: &str, id: &str) -> Act {
 
 fn unknown(app: &str, id: &str) -> Refusal {
     Refusal::missing(format!("no instance `{}` of the app `{}` is registered", short(id), short(app)))
-}
-
-/// A text of a client in a message.
-pub(crate) fn short(text: &str) -> String {
-    text.chars().take(80).map(|letter| if letter.is_control() { ' ' } else { letter }).collect()
 }
 
 /// An instance that renews is not away, and is what it says.

@@ -26,7 +26,7 @@
 //! | [`commits`] | plans, their commits, and what becomes of unknown outcomes |
 //! | [`audit`] | who did what |
 //! | [`backup`] | all of it, in a file |
-//! | [`names`] | names and keys |
+//! | [`names`], `decode` | names and keys, and what they hold |
 //! | [`objects`], [`query`] | what operators are shown, as objects; which of them meet a predicate |
 //! | [`history`] | what was at a time |
 //! | `look` | looks at the state from above |
@@ -38,6 +38,7 @@ pub mod audit;
 pub mod backup;
 pub mod commits;
 pub mod control;
+mod decode;
 pub mod error;
 pub mod eureka;
 mod feed;

@@ -34,6 +34,11 @@ pub fn check_slot(name: &str) -> Result<(), Refusal> {
     Err(Refusal::invalid(format!("a slot's name has 1 to {NAME_MAX} bytes, and no control characters")))
 }
 
+/// A text of a client in a message.
+pub(crate) fn short(text: &str) -> String {
+    text.chars().take(80).map(|letter| if letter.is_control() { ' ' } else { letter }).collect()
+}
+
 /// The record of an instance.
 pub(crate) fn instance(environment: &str, app: &str, id: &str) -> String {
     format!("env/{environment}/instances/{app}/{id}")

@@ -8,14 +8,17 @@
 //! | [`known`] | all of an environment, and the keys of the ledger |
 //! | [`changes`] | orders of changes, schemas, what is taken back |
 //! | [`log`] | versions: who changed what, when and why |
-//! | [`explain`] | what an instance has and why; what instances say has become of it |
+//! | [`acked`] | what an instance says has become of what it was told |
+//! | [`explain`] | what an instance has and why; how all instances stand |
 //! | [`rollout`], [`rollouts`] | a value that comes to one instance, a zone, all; operators' wishes |
-//! | [`watch`], `rolling` | whether a stage does harm; what looks at it |
+//! | [`watch`], `looked`, `rolling` | whether a stage does harm; what is known of it; what looks at it |
 
+pub mod acked;
 pub mod changes;
 pub mod explain;
 pub mod known;
 pub mod log;
+pub(crate) mod looked;
 pub(crate) mod rolling;
 pub mod rollout;
 pub mod rollouts;

@@ -9,6 +9,7 @@ use moneta_ledger::{Change, Cursor, Entry, Revision, Snapshot};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use crate::decode::decode;
 use crate::error::Refusal;
 use crate::journal::{Journal, Kind};
 use crate::leases::{Instance, Leases, Moment, Standing};
@@ -347,13 +348,6 @@ pub(crate) fn region(id: u8) -> String {
 fn is_registered(apps: &BTreeMap<Arc<str>, App>, instance: &Instance) -> bool {
     let known = apps.get(&instance.app).and_then(|app| app.instances.get(&instance.id));
     known.is_some_and(|known| known.record.is_some())
-}
-
-/// What an entry says; one that makes no sense is left out, and the log says so.
-pub(crate) fn decode<T: for<'de> Deserialize<'de>>(entry: &Entry) -> Option<T> {
-    serde_json::from_slice(&entry.value)
-        .inspect_err(|error| tracing::error!(key = entry.key, %error, "the ledger has what is not understood"))
-        .ok()
 }
 
 impl Environment {

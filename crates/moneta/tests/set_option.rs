@@ -42,7 +42,7 @@ fn what_is_set_is_in_force_at_once_and_gone_at_a_restart_unless_it_is_saved() {
     for (arguments, why) in [
         (&["idle_timeout", "soon"][..], "idle_timeout: `soon` is refused: it must be"),
         (&["max_connections", "0", "--save"], "it must be"),
-        (&["idle_timeot", "1m"], "did you mean `idle_timeout`?"),
+        (&["idle_timeouts", "1m"], "did you mean `idle_timeout`?"),
         (&["listen", "0.0.0.0:1", "--save"], "takes effect at a restart"),
         (&["users", "/tmp/users"], "who may do what"),
         (&["output_limit", "--unset"], "was not set by hand"),

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use moneta_ledger::{Entry, Revision};
 
+use crate::decode::decode;
 use crate::properties::rollout::Rollout;
 use crate::properties::schema::Schema;
 use crate::properties::scope::Scope;
@@ -88,15 +89,15 @@ impl Properties {
     pub(crate) fn put(&mut self, what: &str, entry: &Entry) {
         let revision = entry.modified;
         if what == VERSION {
-            if let Some(version) = crate::state::decode::<u64>(entry) {
+            if let Some(version) = decode::<u64>(entry) {
                 self.version = Some((revision, version));
             }
         } else if let Some(name) = what.strip_prefix(SCHEMAS) {
-            if let Some(schema) = crate::state::decode::<Schema>(entry) {
+            if let Some(schema) = decode::<Schema>(entry) {
                 self.schemas.insert(name.to_owned(), schema);
             }
         } else if let Some(id) = what.strip_prefix(ROLLOUTS).and_then(|id| id.parse().ok())
-            && let Some(rollout) = crate::state::decode::<Rollout>(entry)
+            && let Some(rollout) = decode::<Rollout>(entry)
         {
             self.rollouts.insert(id, (revision, rollout));
         }
@@ -113,7 +114,7 @@ impl Properties {
     }
 
     pub(crate) fn put_value(&mut self, scope: &str, name: &str, entry: &Entry) {
-        if let (Ok(scope), Some(property)) = (scope.parse(), crate::state::decode::<Property>(entry)) {
+        if let (Ok(scope), Some(property)) = (scope.parse(), decode::<Property>(entry)) {
             self.values.insert((scope, name.to_owned()), (entry.modified, property));
         }
     }

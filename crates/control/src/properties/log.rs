@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::control::Control;
+use crate::decode::decode;
 use crate::error::Refusal;
 use crate::properties::known::Of;
 
@@ -106,7 +107,7 @@ impl Control {
 
     async fn block(&self, environment: &str, block: u64) -> Result<Vec<Version>, LedgerError> {
         let of_block = self.ledger.snapshot(&format!("{}{block:0BLOCK_DIGITS$}", prefix(environment))).await?;
-        let mut versions: Vec<Version> = of_block.entries.iter().filter_map(crate::state::decode).collect();
+        let mut versions: Vec<Version> = of_block.entries.iter().filter_map(decode).collect();
         versions.sort_by_key(|version| version.version);
         Ok(versions)
     }

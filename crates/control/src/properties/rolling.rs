@@ -1,42 +1,19 @@
 //! What looks at rollouts that are under way, each second, and takes them on or holds them.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
 use serde_json::Value;
 
 use crate::commits::{Who, unix_ms};
 use crate::control::Control;
 use crate::leases::{Instance, Moment};
-use crate::properties::explain::Acked;
+use crate::properties::acked::Acked;
+use crate::properties::looked::Looked;
 use crate::properties::rollout::{Progress, Rollout};
 use crate::properties::rollouts::{Step, is_reached, step};
 use crate::properties::scope::Scope;
-use crate::properties::watch::{Seen, Verdict, Watch};
+use crate::properties::watch::{Seen, Verdict};
 use crate::state::{Environment, Vitals};
-
-/// What is known of rollouts in this process alone.
-#[derive(Debug, Default)]
-pub(crate) struct Rolling {
-    watches: Mutex<HashMap<(Arc<str>, u64), Looked>>,
-}
-
-#[derive(Debug)]
-struct Looked {
-    watch: Watch,
-    waits_for: String,
-}
-
-impl Rolling {
-    /// What a rollout waits for, as it was seen last; empty: its stage was not looked at yet.
-    pub(crate) fn waits_for(&self, environment: &str, rollout: &Rollout) -> String {
-        let watches = self.watches.lock();
-        let looked = watches.get(&(environment.into(), rollout.id));
-        let looked = looked.filter(|looked| looked.watch.of == (rollout.stage, rollout.stage_at));
-        looked.map_or_else(String::new, |looked| looked.waits_for.clone())
-    }
-}
 
 /// Looks at all rollouts that are under way.
 pub(crate) fn look(control: &Arc<Control>) {
@@ -101,12 +78,6 @@ pub(crate) fn look(control: &Arc<Control>) {
                 looked.watch.is_busy = false;
             }
         });
-    }
-}
-
-impl Looked {
-    fn new(of: (usize, u64), now: Moment) -> Self {
-        Self { watch: Watch::new(of, now), waits_for: String::new() }
     }
 }
 

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use std::time::Duration;
 
 use crate::error::Refusal;
-use crate::instances::short;
+use crate::names::short;
 use crate::properties::value::VALUE_MAX;
 
 /// The most words of a schema, and characters of what it says of itself.

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
 use crate::leases::{Moment, Standing};
-use crate::properties::explain::Acked;
+use crate::properties::acked::Acked;
 use crate::record::Status;
 
 /// Errors below which nothing follows from how many there are.

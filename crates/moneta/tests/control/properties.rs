@@ -37,7 +37,7 @@ fn what_is_set_has_versions_and_can_be_taken_back() {
         ("global", "idle_timeout", json!("soon"), "idle_timeout: `soon` is refused: it must be a time"),
         ("global", "max_connections", json!(0), "from 1 to"),
         ("global", "max_connections", json!({ "a": 1 }), "it must be"),
-        ("global", "max_conections", json!(5), "did you mean `max_connections`?"),
+        ("global", "max_connection", json!(5), "did you mean `max_connections`?"),
         ("global", "users", json!("/x"), "no property may set"),
         ("global", "listen", json!("0.0.0.0:1"), "takes effect at a restart"),
         ("planet=earth", "idle_timeout", json!("1m"), "a scope is"),
