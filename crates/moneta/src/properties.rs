@@ -35,7 +35,7 @@ mod tests {
 
     #[test]
     fn what_says_who_may_do_what_is_no_property() {
-        for key in ["ack", "node_timeout", "hint_rate", "max_connections", "idle_timeout", "log_level"] {
+        for key in ["ack", "node_timeout", "hint_rate", "max_connections", "max_operations", "app_bytes", "log_level"] {
             assert!(may_set(key), "{key}");
         }
         for key in
