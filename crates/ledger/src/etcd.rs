@@ -16,6 +16,7 @@
 
 mod client;
 mod connecting;
+mod filling;
 mod follower;
 mod state;
 mod wire;
@@ -27,9 +28,10 @@ use bytes::Bytes;
 use moneta_background::runtime;
 use moneta_net::Endpoint;
 use parking_lot::Mutex;
+use tokio::sync::OnceCell;
 use tonic::Code;
 
-use crate::commit::{Commit, Committed, Compare, PARTS_MAX};
+use crate::commit::{Commit, Committed, Compare};
 use crate::entry::{Cursor, Entry, Hold, Incarnation, Revision, Snapshot};
 use crate::error::LedgerError;
 use crate::etcd::client::{Client, Failed, Twice};
@@ -46,8 +48,6 @@ use crate::ledger::{Answer, Follow, Ledger};
 const PAGE: i64 = 256;
 /// Times that a snapshot is begun again because what it read was compacted away, or the ledger was replaced.
 const SNAPSHOT_TRIES: usize = 5;
-/// Bytes of a part of a ledger that is filled.
-const FILL_BYTES: usize = 1 << 20;
 /// The longest time to live of a hold, in seconds.
 const SECONDS_MAX: u64 = 366 * 24 * 60 * 60;
 
@@ -63,6 +63,8 @@ struct Shared {
     state: Mutex<State>,
     /// When a beat was seen last, by any follower.
     beaten: Mutex<Option<Instant>>,
+    /// Whether the ledger was found, or made.
+    opened: OnceCell<()>,
 }
 
 impl std::fmt::Debug for Etcd {
@@ -78,21 +80,37 @@ impl Etcd {
     /// # Errors
     /// [`LedgerError::Unavailable`] if the cluster does not answer, and [`LedgerError::Damaged`] if what is there is no ledger.
     pub async fn open(endpoints: Vec<Endpoint>, root: &str) -> Result<Self, LedgerError> {
+        let etcd = Self::begin(endpoints, root)?;
+        etcd.shared.open().await?;
+        Ok(etcd)
+    }
+
+    /// The same, which looks for the ledger when it is first used: the cluster may not answer yet.
+    ///
+    /// # Errors
+    /// [`LedgerError::Refused`] if no member is named, and [`LedgerError::Unavailable`] if there is no thread for it.
+    pub fn begin(endpoints: Vec<Endpoint>, root: &str) -> Result<Self, LedgerError> {
         if endpoints.is_empty() {
             return Err(LedgerError::Refused { reason: "no member of the cluster is named".to_owned() });
         }
         let runtime = runtime::handle()
             .map_err(|error| LedgerError::Unavailable { reason: format!("no thread to call etcd on: {error}") })?;
         let (client, keys) = (Client::new(endpoints, runtime), Keys::new(root));
-        let shared = Shared { client, keys, state: Mutex::default(), beaten: Mutex::default() };
-        if shared.look().await?.is_none() {
-            shared.make().await?;
-        }
-        Ok(Self { shared: Arc::new(shared) })
+        let (state, beaten, opened) = (Mutex::default(), Mutex::default(), OnceCell::new());
+        Ok(Self { shared: Arc::new(Shared { client, keys, state, beaten, opened }) })
     }
 }
 
 impl Shared {
+    /// Finds the ledger, or makes it, the first time.
+    async fn open(&self) -> Result<(), LedgerError> {
+        let look = async || match self.look().await? {
+            Some(_) => Ok(()),
+            None => self.make().await,
+        };
+        self.opened.get_or_try_init(look).await.copied()
+    }
+
     async fn range(&self, question: RangeRequest) -> Result<RangeResponse, Failed> {
         self.client.call("/etcdserverpb.KV/Range", &question, Twice::Harmless).await
     }
@@ -396,51 +414,6 @@ impl Shared {
             Err(failed) => Err(failed.unavailable()),
         }
     }
-
-    async fn fill(&self, above: Revision, entries: Vec<(String, Bytes)>) -> Result<Cursor, LedgerError> {
-        let (state, at) = self.ready().await?;
-        let (key, range_end) = self.keys.entries("");
-        let question = RangeRequest { key, range_end, limit: 1, ..RangeRequest::default() };
-        if !self.range(question).await.map_err(Failed::unavailable)?.kvs.is_empty() {
-            return Err(LedgerError::Refused { reason: "the ledger is not empty".to_owned() });
-        }
-        // What etcd counts from here on is above.
-        let offset = state.offset.max((above.0.saturating_add(1)).saturating_sub(at.cast_unsigned()));
-        if i64::try_from(offset).is_err() {
-            return Err(LedgerError::Refused { reason: format!("no revision is above {above}") });
-        }
-        let mut now = State { incarnation: random()?, offset, is_filling: true, ..state };
-        // Nobody commits from here on, and one that fills at the same time finds another state than it knew.
-        now.modified = self.part(state.modified, vec![put(self.keys.state(), now.write(), None).into()]).await?;
-        let (mut part, mut bytes) = (Vec::new(), 0);
-        for (key, value) in entries {
-            let size = key.len() + value.len();
-            if part.len() >= PARTS_MAX || (bytes + size > FILL_BYTES && !part.is_empty()) {
-                self.part(now.modified, std::mem::take(&mut part)).await?;
-                bytes = 0;
-            }
-            bytes += size;
-            part.push(put(self.keys.entry(&key), value, None).into());
-        }
-        now.is_filling = false;
-        part.push(put(self.keys.state(), now.write(), None).into());
-        now.modified = self.part(now.modified, part).await?;
-        *self.state.lock() = now;
-        Ok(Cursor { incarnation: now.incarnation, revision: now.ours(now.modified) })
-    }
-
-    /// A part of filling: done only while the state was last put at `modified`. Returns etcd's revision of it.
-    async fn part(&self, modified: i64, success: Vec<wire::RequestOp>) -> Result<i64, LedgerError> {
-        let question = self.guarded(modified, TxnRequest { success, ..TxnRequest::default() });
-        let answer = self.txn(&question, Twice::Never).await.map_err(|failed| match failed {
-            Failed::Perhaps(reason) => LedgerError::Unknown { reason },
-            failed => failed.unavailable(),
-        })?;
-        match answer.succeeded {
-            true => revision_of(answer.header),
-            false => Err(LedgerError::Refused { reason: "somebody else has changed the ledger meanwhile".to_owned() }),
-        }
-    }
 }
 
 fn put_request(key: Vec<u8>, value: Bytes, hold: Option<Hold>) -> PutRequest {
@@ -467,6 +440,7 @@ fn random() -> Result<Incarnation, LedgerError> {
 impl Ledger for Etcd {
     fn snapshot<'a>(&'a self, prefix: &'a str) -> Answer<'a, Snapshot> {
         Box::pin(async move {
+            self.shared.open().await?;
             for _ in 0..SNAPSHOT_TRIES {
                 if let Some(snapshot) = self.shared.snapshot(prefix).await? {
                     return Ok(snapshot);
@@ -477,33 +451,52 @@ impl Ledger for Etcd {
     }
 
     fn commit(&self, commit: Commit) -> Answer<'_, Committed> {
-        Box::pin(self.shared.commit(commit))
+        Box::pin(async move {
+            self.shared.open().await?;
+            self.shared.commit(commit).await
+        })
     }
 
     fn follow<'a>(&'a self, prefix: &'a str, after: Cursor) -> Answer<'a, Box<dyn Follow>> {
         Box::pin(async move {
+            self.shared.open().await?;
             let follower = Arc::clone(&self.shared).follow(prefix.to_owned(), after).await?;
             Ok(Box::new(follower) as Box<dyn Follow>)
         })
     }
 
     fn compact(&self, before: Revision) -> Answer<'_, ()> {
-        Box::pin(self.shared.compact(before))
+        Box::pin(async move {
+            self.shared.open().await?;
+            self.shared.compact(before).await
+        })
     }
 
     fn hold(&self, ttl: Duration) -> Answer<'_, Hold> {
-        Box::pin(self.shared.hold(ttl))
+        Box::pin(async move {
+            self.shared.open().await?;
+            self.shared.hold(ttl).await
+        })
     }
 
     fn renew(&self, hold: Hold) -> Answer<'_, ()> {
-        Box::pin(self.shared.renew(hold))
+        Box::pin(async move {
+            self.shared.open().await?;
+            self.shared.renew(hold).await
+        })
     }
 
     fn release(&self, hold: Hold) -> Answer<'_, ()> {
-        Box::pin(self.shared.release(hold))
+        Box::pin(async move {
+            self.shared.open().await?;
+            self.shared.release(hold).await
+        })
     }
 
     fn fill(&self, above: Revision, entries: Vec<(String, Bytes)>) -> Answer<'_, Cursor> {
-        Box::pin(self.shared.fill(above, entries))
+        Box::pin(async move {
+            self.shared.open().await?;
+            self.shared.fill(above, entries).await
+        })
     }
 }

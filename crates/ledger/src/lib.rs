@@ -17,7 +17,6 @@
 //! | [`commit`] | what is compared and changed |
 //! | [`entry`] | entries, revisions, snapshots, changes |
 //! | [`embedded`] | a ledger in one file, for one process |
-//! | [`image`] | all below a prefix in RAM, in step with a ledger |
 //! | `etcd` (feature of this name) | a ledger on etcd, which several processes share |
 //! | [`error`] | why a verb failed, and whether it may have taken effect |
 
@@ -29,7 +28,6 @@ pub mod entry;
 pub mod error;
 #[cfg(feature = "etcd")]
 pub mod etcd;
-pub mod image;
 pub mod ledger;
 
 pub use commit::{Commit, Committed, Compare, Put};
@@ -38,5 +36,4 @@ pub use entry::{Change, Cursor, Entry, Hold, Incarnation, Revision, Snapshot};
 pub use error::LedgerError;
 #[cfg(feature = "etcd")]
 pub use etcd::Etcd;
-pub use image::{Image, Subscription, View};
 pub use ledger::{AT_EVERY, Answer, Follow, Ledger, Step};

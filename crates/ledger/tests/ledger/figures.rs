@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use moneta_ledger::{Change, Commit, Embedded, Image, Ledger, Step};
+use moneta_ledger::{Change, Commit, Embedded, Ledger, Step};
 use tempfile::TempDir;
 
 use crate::suite::{cursor, done, follow, now};
@@ -19,7 +19,6 @@ fn percentile(sorted: &[Duration], percent: usize) -> Duration {
 
 /// So many commits are under way at a time, each of an app and its audit record, each waiting for its answer.
 fn measure(name: &str, ledger: &Arc<dyn Ledger>, writers: usize) {
-    let image = Image::follow(Arc::clone(ledger), "").expect("it begins");
     let from = cursor(&**ledger);
     let (begun, count) = (Instant::now(), AtomicU64::new(0));
     let until = begun + Duration::from_secs(SECONDS);
@@ -73,7 +72,6 @@ fn measure(name: &str, ledger: &Arc<dyn Ledger>, writers: usize) {
         percentile(&tells, 99)
     );
     assert_eq!(answers.len(), tells.len());
-    drop(image);
 }
 
 #[test]

@@ -5,5 +5,4 @@ mod embedded;
 #[cfg(feature = "etcd")]
 mod etcd;
 mod figures;
-mod image;
 mod suite;
