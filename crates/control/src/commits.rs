@@ -7,7 +7,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use moneta_ledger::{Commit, Committed, Compare, Ledger, LedgerError, Put, Revision};
 use serde::{Deserialize, Serialize};
@@ -18,20 +18,23 @@ use tokio::time::{sleep, timeout};
 use crate::error::Refusal;
 use crate::names;
 use crate::shared::Shared;
+use crate::state::State;
 
 /// Plans that wait at most; further ones are refused.
 const QUEUE: usize = 4_096;
-/// The most keys that plans of one commit touch together, and bytes that they put: less than a ledger takes.
-const KEYS_MAX: usize = 100;
+/// The most compares, puts and deletes of one commit, and bytes that it puts: less than a ledger takes.
+const PARTS_MAX: usize = 110;
 const BYTES_MAX: usize = 1 << 20;
 /// Plans of one commit at most: its audit record names each.
 const PLANS_MAX: usize = 40;
 /// How often a plan is made anew when something came between.
 const TRIES: u32 = 8;
+/// How long it rests at most when something came between.
+const CONFLICT_REST: Duration = Duration::from_millis(20);
 /// How long what was committed may take to be seen.
 const SEEN_WITHIN: Duration = Duration::from_secs(10);
-/// How often, and how long, an unknown outcome is looked for.
-const LOOKS: u32 = 50;
+/// How long, and how often, an unknown outcome is looked for.
+const LOOK_WITHIN: Duration = Duration::from_secs(10);
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// The longest text of an audit record, in bytes.
 const AUDIT_TEXT_MAX: usize = 2_048;
@@ -75,8 +78,10 @@ pub struct Act {
 /// What a plan asks for.
 #[derive(Clone, Debug, Default)]
 pub struct Draft {
-    /// What has to hold, of the keys that the plan looked at.
+    /// What has to hold of keys that the plan looked at, beside those that it changes: these have to be as it saw them in any case.
     pub compares: Vec<Compare>,
+    /// What has to hold for several plans together: that the keeper is who it was.
+    pub guards: Vec<Compare>,
     /// What is put.
     pub puts: Vec<(String, String)>,
     /// What is deleted.
@@ -86,7 +91,7 @@ pub struct Draft {
 }
 
 /// Looks at the state: what to change; `None`: nothing, all is as it should be. It may be asked several times.
-pub type Plan = Box<dyn FnMut(&crate::state::State) -> Result<Option<Draft>, Refusal> + Send>;
+pub type Plan = Box<dyn FnMut(&State) -> Result<Option<Draft>, Refusal> + Send>;
 
 struct Job {
     plan: Plan,
@@ -172,6 +177,7 @@ struct Batch {
     acts: Vec<Value>,
     commit: Commit,
     keys: HashSet<String>,
+    guards: Vec<Compare>,
     bytes: usize,
 }
 
@@ -210,16 +216,17 @@ impl Committer {
     }
 
     fn plan(&self, job: &mut Job) -> Result<Option<Draft>, Refusal> {
-        let state = self.shared.state.lock();
+        let state = self.shared.state();
         if !state.is_in_step {
-            return Err(Refusal::unavailable("this process is not in step with its ledger"));
+            return Err(Refusal::not_in_step());
         }
-        (job.plan)(&state)
+        Ok((job.plan)(&state)?.map(|draft| draft.of(&state)))
     }
 
     /// Commits, and answers; returns those to be planned anew.
     async fn settle(&mut self, batch: Batch) -> Vec<Job> {
-        let Batch { mut jobs, acts, mut commit, .. } = batch;
+        let Batch { mut jobs, acts, mut commit, guards, .. } = batch;
+        commit.compares.extend(guards);
         let key = match audit_key() {
             Ok(key) => key,
             Err(refusal) => {
@@ -243,8 +250,7 @@ impl Committer {
             }
             Ok(Committed::Conflict) => {
                 self.counts.conflicts.fetch_add(1, Ordering::Relaxed);
-                // What came between is told soon.
-                sleep(Duration::from_millis(20)).await;
+                self.catch_up().await;
                 let mut again = Vec::new();
                 for mut job in jobs.drain(..) {
                     job.tries += 1;
@@ -270,7 +276,8 @@ impl Committer {
     /// the commit, which comes only where there is none, never takes effect.
     async fn look(&self, key: &str, reason: String) -> Result<Committed, LedgerError> {
         self.counts.unknown.fetch_add(1, Ordering::Relaxed);
-        for _ in 0..LOOKS {
+        let until = Instant::now() + LOOK_WITHIN;
+        while Instant::now() < until {
             if let Ok(found) = self.ledger.snapshot(key).await {
                 let record = found.entries.iter().find(|entry| entry.key == key);
                 if let Some(record) = record {
@@ -285,6 +292,17 @@ impl Committer {
             sleep(LOOK_EVERY).await;
         }
         Err(LedgerError::Unknown { reason })
+    }
+
+    /// Waits until the state has what came between.
+    async fn catch_up(&mut self) {
+        // Others that met the same are not to try again at the same moment.
+        sleep(Duration::from_millis(1) + CONFLICT_REST.mul_f64(jitter())).await;
+        match self.ledger.snapshot(names::KEEPER).await {
+            // The answer to that is not needed here: plans are made anew by what there is.
+            Ok(found) => drop(self.wait_for(found.revision).await),
+            Err(_) => sleep(CONFLICT_REST).await,
+        }
     }
 
     /// Waits until the state has a revision.
@@ -306,13 +324,18 @@ fn answer(job: Job, result: Result<(), Refusal>) {
 }
 
 impl Batch {
+    fn parts(&self) -> usize {
+        let Commit { compares, puts, deletes, .. } = &self.commit;
+        compares.len() + self.guards.len() + puts.len() + deletes.len()
+    }
+
     fn has_room_for(&self, draft: &Draft) -> bool {
         if self.jobs.is_empty() {
             return true;
         }
         let mut keys = draft.keys();
         self.jobs.len() < PLANS_MAX
-            && self.keys.len() + draft.keys().count() <= KEYS_MAX
+            && self.parts() + draft.parts() <= PARTS_MAX
             && self.bytes + draft.bytes() <= BYTES_MAX
             && !keys.any(|key| self.keys.contains(key))
     }
@@ -320,8 +343,14 @@ impl Batch {
     fn add(&mut self, job: Job, draft: Draft) {
         self.keys.extend(draft.keys().map(str::to_owned));
         self.bytes += draft.bytes();
-        let Draft { compares, puts, deletes, act } = draft;
+        let Draft { compares, guards, puts, deletes, act } = draft;
         self.acts.push(act.recorded(&job.who));
+        // The same one may guard several.
+        for guard in guards {
+            if !self.guards.contains(&guard) {
+                self.guards.push(guard);
+            }
+        }
         self.commit.compares.extend(compares);
         self.commit.puts.extend(puts.into_iter().map(|(key, value)| Put { key, value: value.into(), hold: None }));
         self.commit.deletes.extend(deletes);
@@ -329,13 +358,30 @@ impl Batch {
     }
 }
 
+fn compared(compare: &Compare) -> &str {
+    match compare {
+        Compare::Absent(key) | Compare::Present(key) | Compare::Modified(key, _) => key,
+    }
+}
+
 impl Draft {
     fn keys(&self) -> impl Iterator<Item = &str> {
-        let compared = self.compares.iter().map(|compare| match compare {
-            Compare::Absent(key) | Compare::Present(key) | Compare::Modified(key, _) => key.as_str(),
-        });
+        let compared = self.compares.iter().map(compared);
         let puts = self.puts.iter().map(|(key, _)| key.as_str());
         compared.chain(puts).chain(self.deletes.iter().map(String::as_str))
+    }
+
+    fn parts(&self) -> usize {
+        self.compares.len() + self.guards.len() + self.puts.len() + self.deletes.len()
+    }
+
+    /// With what each key that it changes has to be: as the plan saw it, since others may have changed it in the ledger.
+    fn of(mut self, state: &State) -> Self {
+        let is_compared = |key: &str| self.compares.iter().any(|compare| compared(compare) == key);
+        let changed = self.puts.iter().map(|(key, _)| key).chain(&self.deletes).filter(|key| !is_compared(key));
+        let unchanged: Vec<Compare> = changed.filter_map(|key| state.keys.unchanged(key)).collect();
+        self.compares.extend(unchanged);
+        self
     }
 
     fn bytes(&self) -> usize {
@@ -370,6 +416,11 @@ pub(crate) fn unix_ms() -> u64 {
 /// Milliseconds since 2020 of a moment of Unix time.
 pub(crate) fn since_2020(unix_ms: u64) -> u64 {
     unix_ms.saturating_sub(EPOCH_2020)
+}
+
+/// From 0 to 1.
+fn jitter() -> f64 {
+    f64::from(getrandom::u32().unwrap_or_default()) / f64::from(u32::MAX)
 }
 
 fn audit_key() -> Result<String, Refusal> {

@@ -4,21 +4,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use moneta_background::Run;
-use moneta_ledger::{Cursor, Ledger, LedgerError, Revision, Step};
+use moneta_ledger::{Compare, Cursor, Ledger, LedgerError, Revision, Step};
 use parking_lot::MutexGuard;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{Notify, Semaphore, watch};
 use tokio::time::{sleep, timeout};
 
-use crate::commits::{Commits, Who};
+use crate::commits::{Commits, Plan, Who};
 use crate::error::Refusal;
+use crate::member::Membership;
+use crate::members::Members;
 use crate::names;
 use crate::properties::looked::Rolling;
 use crate::properties::schema::PropertyOptions;
 use crate::shared::Shared;
-use crate::state::State;
+use crate::state::{SILENT, State};
 
-/// How long the ledger may tell nothing before this process counts as not in step: it tells something every five seconds.
-const SILENT: Duration = Duration::from_secs(15);
 /// Pause after a failure of the ledger.
 const REST: Duration = Duration::from_millis(500);
 /// Probes at once.
@@ -41,11 +41,21 @@ pub struct ControlConfig {
     pub at_every: Duration,
     /// The options that properties set.
     pub options: PropertyOptions,
+    /// How often what is known is compared with the ledger.
+    pub compare_every: Duration,
+    /// What this process is to others that share its ledger; `None`: it has the ledger to itself.
+    pub member: Option<Membership>,
 }
 
 impl Default for ControlConfig {
     fn default() -> Self {
-        Self { period: Duration::from_secs(30), at_every: Duration::from_secs(5), options: PropertyOptions::default() }
+        Self {
+            period: Duration::from_secs(30),
+            at_every: Duration::from_secs(5),
+            compare_every: Duration::from_secs(600),
+            member: None,
+            options: PropertyOptions::default(),
+        }
     }
 }
 
@@ -53,11 +63,18 @@ impl Default for ControlConfig {
 pub struct Control {
     pub(crate) shared: Arc<Shared>,
     pub(crate) commits: Commits,
+    /// Up to where the ledger was told.
+    pub(crate) seen: watch::Receiver<Revision>,
     pub(crate) ledger: Arc<dyn Ledger>,
     pub(crate) period: Duration,
     pub(crate) at_every: Duration,
     pub(crate) options: PropertyOptions,
     pub(crate) rollouts: Rolling,
+    pub(crate) compare_every: Duration,
+    /// What others that share the ledger know of this process, and what is handed to them.
+    pub(crate) members: Members,
+    /// The ledger is to be read anew.
+    pub(crate) anew: Notify,
     pub(crate) probing: Arc<Semaphore>,
     /// One backup at a time.
     pub(crate) backing_up: Arc<Semaphore>,
@@ -70,15 +87,25 @@ impl std::fmt::Debug for Control {
 }
 
 impl Control {
-    pub(crate) fn new(ledger: Arc<dyn Ledger>, shared: Arc<Shared>, commits: Commits, config: &ControlConfig) -> Self {
+    pub(crate) fn new(
+        ledger: Arc<dyn Ledger>,
+        shared: Arc<Shared>,
+        commits: Commits,
+        seen: watch::Receiver<Revision>,
+        config: &ControlConfig,
+    ) -> Self {
         Self {
             shared,
+            seen,
             commits,
             ledger,
             period: config.period,
             at_every: config.at_every,
             options: config.options,
             rollouts: Rolling::default(),
+            compare_every: config.compare_every,
+            members: Members::new(config.member.clone()),
+            anew: Notify::new(),
             probing: Arc::new(Semaphore::new(PROBES)),
             backing_up: Arc::new(Semaphore::new(1)),
         }
@@ -89,13 +116,24 @@ impl Control {
     /// # Errors
     /// 503 if it is not: never less than there is.
     pub(crate) fn state_in_step(&self) -> Result<MutexGuard<'_, State>, Refusal> {
-        let state = self.shared.state.lock();
+        let state = self.shared.state();
         if state.is_in_step { Ok(state) } else { Err(Refusal::not_in_step()) }
+    }
+
+    /// What has to hold for what the keeper of leases commits; `None`: this process does not keep them, or is not in step.
+    pub(crate) fn keeps(&self) -> Option<Vec<Compare>> {
+        let state = self.shared.state();
+        self.members.guards(&state).filter(|_| state.is_in_step)
+    }
+
+    /// A plan that does nothing unless this process keeps the leases when it is committed.
+    pub(crate) fn kept(&self, plan: Plan) -> Plan {
+        self.members.kept(plan)
     }
 
     /// Whether it is in step with its ledger.
     pub fn is_in_step(&self) -> bool {
-        self.shared.state.lock().is_in_step
+        self.shared.state().is_in_step
     }
 
     pub(crate) async fn follow(&self, run: &Run, seen: &watch::Sender<Revision>) {
@@ -138,7 +176,14 @@ impl Control {
             Err(error) => return error,
         };
         loop {
-            let step = match timeout(SILENT, follower.step()).await {
+            let step = tokio::select! {
+                step = timeout(Duration::from_millis(SILENT), follower.step()) => step,
+                () = self.anew.notified() => {
+                    *known = None;
+                    return LedgerError::Damaged { reason: "it has not told all that it has".into() };
+                }
+            };
+            let step = match step {
                 Ok(Ok(step)) => step,
                 Ok(Err(error)) => return error,
                 Err(_) => return LedgerError::Unavailable { reason: "it tells nothing".into() },
@@ -151,9 +196,7 @@ impl Control {
                         revision
                     }
                     Step::At(revision) => {
-                        state.at.revision = state.at.revision.max(revision);
-                        // Also where it had fallen silent for a while.
-                        state.is_in_step = true;
+                        state.marked(revision, self.shared.now());
                         revision
                     }
                 }
@@ -169,9 +212,9 @@ impl Control {
         let environments = self.ledger.snapshot(names::ENVIRONMENTS).await?;
         let at = environments.cursor();
         // Later than the other, and followed from there: what came between is told once more, which changes nothing.
-        let regions = self.ledger.snapshot(names::REGIONS).await?;
+        let fleet = self.ledger.snapshot(names::FLEET).await?;
         self.shared.resyncs.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        self.shared.state.lock().replace(&[environments, regions], at, self.shared.now());
+        self.shared.state.lock().replace(&[environments, fleet], at, self.shared.now());
         seen.send_replace(at.revision);
         Ok(at)
     }

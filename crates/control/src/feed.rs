@@ -5,7 +5,7 @@
 //!  put ... put ... delete   last values in the order of revisions
 //!  at INCARNATION:REV       all up to there was told; again every five seconds
 //! ```
-//! A reader is a place in the journal: nothing is kept for one that does not read but what its connection has taken. It begins anew
+//! A reader is a place in the journal, which is the same at each member that shares the ledger: nothing is kept for one that does not read but what its connection has taken. It begins anew
 //! where its place is of another incarnation, or from before what the journal reaches. It ends where this process falls out of step.
 
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use bytes::Bytes;
 use futures_util::Stream;
 use moneta_ledger::Cursor;
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep_until, timeout_at};
+use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
 use crate::control::Control;
 use crate::error::Refusal;
@@ -24,6 +24,9 @@ use crate::journal::{Place, Wanted};
 
 /// The most bytes of one piece, but for a line that is longer.
 const PIECE: usize = 16 << 10;
+
+/// How long a reader may wait that was told more by another member: then its place is of a later state of the ledger than there is.
+const AHEAD: Duration = Duration::from_secs(2);
 
 /// A reader.
 struct Reader {
@@ -40,6 +43,8 @@ struct Reader {
     told: Instant,
     woken: Option<watch::Receiver<()>>,
     ready: Vec<Bytes>,
+    /// Whether it was told more by another member than this one knows.
+    is_ahead: bool,
 }
 
 impl Control {
@@ -69,6 +74,7 @@ impl Control {
             told: Instant::now(),
             woken: None,
             ready: Vec::new(),
+            is_ahead: false,
         };
         self.shared.readers.fetch_add(1, Ordering::Relaxed);
         Ok(futures_util::stream::unfold(reader, |mut reader| async move {
@@ -99,13 +105,18 @@ impl Reader {
 
     /// Takes what there is; false: nothing. `None`: this process is not in step.
     fn look(&mut self) -> Option<bool> {
-        let mut state = self.control.shared.state.lock();
+        let mut state = self.control.shared.state();
         if !state.is_in_step {
             return None;
         }
         let now = state.at;
         let of = state.open(&self.environment).ok()?;
-        let is_foreign = self.at.incarnation != now.incarnation || self.place.0 > now.revision.0;
+        // What another member has told may be on its way to this one.
+        self.is_ahead = self.at.incarnation == now.incarnation && self.place.0 > now.revision.0;
+        if self.is_ahead && self.told.elapsed() < AHEAD {
+            return Some(false);
+        }
+        let is_foreign = self.at.incarnation != now.incarnation || self.is_ahead;
         if self.begins || is_foreign || !of.journal.reaches(self.known()) {
             (self.at, self.begins, self.is_told_at) = (now, false, false);
             self.place = (0, 0);
@@ -142,6 +153,9 @@ impl Reader {
     }
 
     async fn wait(&mut self) {
+        if self.is_ahead {
+            return sleep(AHEAD / 40).await;
+        }
         let until = self.told + self.control.at_every;
         match &mut self.woken {
             // An error: the journal was replaced.

@@ -144,7 +144,9 @@ impl History {
                 };
                 match step {
                     Step::Changes { revision, changes } => {
-                        let of_state = changes.into_iter().filter(|change| Key::read(change.key()).is_some());
+                        let of_state = changes
+                            .into_iter()
+                            .filter(|change| Key::read(change.key()).is_some_and(|key| !key.is_held()));
                         let of_state: Vec<Change> = of_state.collect();
                         if !of_state.is_empty() {
                             writer.changes(unix_ms(), revision, &of_state)?;
@@ -172,7 +174,7 @@ impl History {
             segment::remove_old(&folder, now.saturating_sub(KEPT), BYTES_MAX)?;
             let begun = segment::list(&folder)?.last().map_or(now, |last: &Segment| now.max(last.begun + 1));
             let entries = [&environments, &regions].into_iter().flat_map(|snapshot: &Snapshot| &snapshot.entries);
-            let kept = entries.filter(|entry| Key::read(&entry.key).is_some());
+            let kept = entries.filter(|entry| Key::read(&entry.key).is_some_and(|key| !key.is_held()));
             Writer::begin(&folder, begun, at, kept, (SEGMENT_AGE, SEGMENT_BYTES))
         });
         Ok((at, writer.await.map_err(io::Error::other)??))

@@ -98,6 +98,7 @@ impl Control {
         };
         let vacant = match claimed {
             Claim::Doubtful { address } => self.is_gone(&address).await.then_some(address),
+            Claim::Contested { address } => self.refuses(&address).await.then_some(address),
             _ => None,
         };
         let plan = self.registration(environment, &app, id, &record, vacant);
@@ -168,18 +169,7 @@ impl Control {
     /// # Errors
     /// 404 if it is not registered; 503 if the ledger cannot be had.
     pub async fn leave(&self, who: Who, environment: &str, app: &str, id: &str) -> Result<(), Refusal> {
-        let (of, app, id) = (environment.to_owned(), app.to_owned(), id.to_owned());
-        let plan = move |state: &State| {
-            let known = state.environment(&of).and_then(|of| of.known(&app, &id));
-            let Some(known) = known.filter(|known| known.record.is_some()) else { return Err(unknown(&app, &id)) };
-            let mut deletes = vec![names::instance(&of, &app, &id)];
-            deletes.extend(known.away.as_ref().map(|_| names::away(&of, &app, &id)));
-            deletes.extend(known.status_override.as_ref().map(|_| names::status_override(&of, &app, &id)));
-            let before = json!(known.record.as_ref().map(|(_, record)| record.status));
-            let act = Act { what: "leave".into(), before, ..act(&of, &app, &id) };
-            Ok(Some(Draft { deletes, act, ..Draft::default() }))
-        };
-        self.commits.commit(who, Box::new(plan)).await
+        self.commits.commit(who, leaving(environment, app, id)).await
     }
 
     /// Sets an operator's override of an instance's status; `None` removes it.
@@ -215,7 +205,8 @@ impl Control {
             act.why.clone_from(why);
             let why = why.chars().take(1_000).collect();
             let word = Override { status: *status, by: by.clone(), at: unix_ms(), why };
-            Ok(Some(Draft { puts: vec![(key, json!(word).to_string())], act, ..Draft::default() }))
+            let compares = vec![Compare::Present(names::instance(&of, &app, &id))];
+            Ok(Some(Draft { compares, puts: vec![(key, json!(word).to_string())], act, ..Draft::default() }))
         };
         self.commits.commit(who, Box::new(plan)).await
     }
@@ -233,6 +224,10 @@ impl Control {
     ) -> Result<Vec<Value>, Refusal> {
         if renewals.len() > RENEWALS_MAX {
             return Err(Refusal::too_large(format!("a request has at most {RENEWALS_MAX} renewals")));
+        }
+        let keeper = self.shared.state().keeper.as_ref().map(|keeper| keeper.of.member.clone());
+        if keeper.is_some_and(|keeper| self.members.peers.is_cut_off_from(&keeper)) {
+            return Err(Refusal::unavailable("the member that keeps the leases cannot be reached from this one"));
         }
         let mut allowed: Option<(String, bool)> = None;
         let mut answers = Vec::with_capacity(renewals.len());
@@ -252,7 +247,7 @@ impl Control {
     fn renew_one(&self, who: &Who, access: &dyn Access, environment: &str, renewal: Renewal) -> Result<Value, Refusal> {
         let instance = Instance { app: renewal.app.as_str().into(), id: renewal.id.as_str().into() };
         let (answer, is_changed) = {
-            let mut state = self.shared.state.lock();
+            let mut state = self.shared.state();
             let is_in_step = state.is_in_step;
             let of = state.environment_mut(environment);
             let Some(of) = of.filter(|of| of.record(&instance.app, &instance.id).is_some()) else {
@@ -261,7 +256,9 @@ impl Control {
                 }
                 return Ok(json!({ "register": true }));
             };
-            of.leases.renew(&instance, self.shared.now());
+            let now = self.shared.now();
+            of.leases.renew(&instance, now);
+            self.members.peers.note(environment, &instance, now);
             self.shared.renewals.fetch_add(1, Ordering::Relaxed);
             let vitals = of.vitals.entry(instance.clone()).or_default();
             // One that was overtaken says nothing new; a process that began anew counts from the beginning.
@@ -295,9 +292,10 @@ impl Control {
     /// It was heard of.
     fn note_renewal(&self, environment: &str, instance: &Instance) {
         let now = self.shared.now();
-        if let Some(of) = self.shared.state.lock().environment_mut(environment) {
+        if let Some(of) = self.shared.state().environment_mut(environment) {
             of.leases.renew(instance, now);
         }
+        self.members.peers.note(environment, instance, now);
     }
 
     /// Goes on above epochs that instances have seen: this ledger was restored from a backup, and they know a later one.
@@ -314,7 +312,7 @@ impl Control {
                 let is_ahead = epoch > document.epoch && epoch - document.epoch <= EPOCHS_AHEAD;
                 is_ahead.then_some((modified, document))
             };
-            if is_ahead(&self.shared.state.lock()).is_none() || !access.registers(who, environment, app) {
+            if is_ahead(&self.shared.state()).is_none() || !access.registers(who, environment, app) {
                 continue;
             }
             let (of, app) = (environment.to_owned(), app.to_owned());
@@ -345,6 +343,12 @@ impl Control {
     pub(crate) async fn is_gone(&self, address: &str) -> bool {
         let Ok(_turn) = self.probing.try_acquire() else { return false };
         probe::is_gone(address).await
+    }
+
+    /// Whether connections are refused at an address; false also where too many ask already.
+    pub(crate) async fn refuses(&self, address: &str) -> bool {
+        let Ok(_turn) = self.probing.try_acquire() else { return false };
+        probe::refuses(address).await
     }
 }
 
@@ -377,6 +381,21 @@ fn back(environment: &str, instance: &Instance, status: Option<Status>) -> Plan 
     })
 }
 
+/// An instance that is removed.
+pub(crate) fn leaving(environment: &str, app: &str, id: &str) -> Plan {
+    let (of, app, id) = (environment.to_owned(), app.to_owned(), id.to_owned());
+    Box::new(move |state: &State| {
+        let known = state.environment(&of).and_then(|of| of.known(&app, &id));
+        let Some(known) = known.filter(|known| known.record.is_some()) else { return Err(unknown(&app, &id)) };
+        // Each of them, also one that is not there as far as this process knows: then it must not be there.
+        let deletes =
+            vec![names::instance(&of, &app, &id), names::away(&of, &app, &id), names::status_override(&of, &app, &id)];
+        let before = json!(known.record.as_ref().map(|(_, record)| record.status));
+        let act = Act { what: "leave".into(), before, ..act(&of, &app, &id) };
+        Ok(Some(Draft { deletes, act, ..Draft::default() }))
+    })
+}
+
 /// An instance that the keeper found to be gone.
 pub(crate) fn left(environment: &str, instance: &Instance, why: Probed, shared: &Arc<crate::shared::Shared>) -> Plan {
     let (of, Instance { app, id }, shared) = (environment.to_owned(), instance.clone(), Arc::clone(shared));
@@ -391,7 +410,9 @@ pub(crate) fn left(environment: &str, instance: &Instance, why: Probed, shared: 
         let away = Away { at: unix_ms(), why: why.into() };
         let act = Act { what: "away".into(), after: json!(why), ..act(&of, &app, &id) };
         let put = (names::away(&of, &app, &id), json!(away).to_string());
-        Ok(Some(Draft { puts: vec![put], act, ..Draft::default() }))
+        // Of one that has left or says something else meanwhile it may not be so.
+        let compares = state.keys.unchanged(&names::instance(&of, &app, &id)).into_iter().collect();
+        Ok(Some(Draft { compares, puts: vec![put], act, ..Draft::default() }))
     })
 }
 
@@ -406,7 +427,7 @@ fn take_slot(
 ) -> Result<bool, Refusal> {
     let is_its = match slots::claim(of, app, id, record, now) {
         Claim::Free => true,
-        Claim::Doubtful { address } => vacant == Some(address.as_str()),
+        Claim::Doubtful { address } | Claim::Contested { address } => vacant == Some(address.as_str()),
         Claim::None | Claim::Held | Claim::Taken => false,
     };
     let (Some((modified, document)), Some(wanted), Some(address)) =

@@ -31,13 +31,24 @@ const FORGOTTEN_AT_ONCE: usize = 500;
 pub(crate) async fn run(control: &Arc<Control>, run: &Run) {
     let mut ticks = interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut round = 0;
+    let (mut round, mut kept) = (0, false);
     loop {
         tokio::select! {
             _ = ticks.tick() => {}
             () = run.stopped() => return,
         }
         round += 1;
+        // By its own clock as well: one that was stopped does nothing when it goes on.
+        let keeps = control.keeps().is_some();
+        if !keeps {
+            kept = false;
+            continue;
+        }
+        if !std::mem::replace(&mut kept, true) && !control.members.is_alone() {
+            tracing::info!("this process keeps the leases from now on: it grants all a full period");
+            let now = control.shared.now();
+            control.shared.state().environments().for_each(|(_, of)| of.leases.grant(now));
+        }
         leases(control);
         rolling::look(control);
         if round % SPARES == 0 {
@@ -55,7 +66,7 @@ fn leases(control: &Arc<Control>) {
     let mut found: Vec<(Arc<str>, Tick)> = Vec::new();
     let mut to_probe = Vec::new();
     {
-        let mut state = control.shared.state.lock();
+        let mut state = control.shared.state();
         for (name, of) in state.environments() {
             let room = control.probing.available_permits().saturating_sub(to_probe.len());
             let tick = of.leases.tick(now, room);
@@ -82,7 +93,7 @@ fn leases(control: &Arc<Control>) {
             };
             control.shared.probes[counted].fetch_add(1, Ordering::Relaxed);
             let now = control.shared.now();
-            if let Some(of) = control.shared.state.lock().environment_mut(&environment) {
+            if let Some(of) = control.shared.state().environment_mut(&environment) {
                 of.leases.probed(&instance, probed, now);
             }
         });
@@ -90,7 +101,7 @@ fn leases(control: &Arc<Control>) {
     for (environment, tick) in found {
         for (instance, why) in tick.away {
             tracing::warn!(%environment, app = &*instance.app, id = &*instance.id, ?why, "an instance is away");
-            let plan = instances::left(&environment, &instance, why, &control.shared);
+            let plan = control.kept(instances::left(&environment, &instance, why, &control.shared));
             let answered = control.commits.begin(Who::default(), plan);
             let (control, environment) = (Arc::clone(control), Arc::clone(&environment));
             tokio::spawn(async move {
@@ -98,14 +109,14 @@ fn leases(control: &Arc<Control>) {
                     Ok(answered) => answered.await.unwrap_or(Ok(())),
                     Err(refusal) => Err(refusal),
                 };
-                match written {
-                    Ok(()) => drop(control.shared.left.fetch_add(1, Ordering::Relaxed)),
-                    // What is not written down is not so: it is found again.
-                    Err(_) => {
-                        if let Some(of) = control.shared.state.lock().environment_mut(&environment) {
-                            of.leases.take_back(&instance);
-                        }
-                    }
+                let mut state = control.shared.state();
+                let Some(of) = state.environment_mut(&environment) else { return };
+                let is_written = of.known(&instance.app, &instance.id).is_some_and(|known| known.away.is_some());
+                if is_written && written.is_ok() {
+                    control.shared.left.fetch_add(1, Ordering::Relaxed);
+                } else if !is_written {
+                    // What is not written down is not so: it is found again, here or by another keeper.
+                    of.leases.take_back(&instance);
                 }
             });
         }
@@ -122,7 +133,7 @@ fn spares(control: &Arc<Control>) {
     let now = control.shared.now();
     let mut waiting = Vec::new();
     {
-        let mut state = control.shared.state.lock();
+        let mut state = control.shared.state();
         if !state.is_in_step {
             return;
         }
@@ -136,7 +147,8 @@ fn spares(control: &Arc<Control>) {
                         continue;
                     }
                     let doubtful = match slots::claim(of, app, id, record, now) {
-                        Claim::Doubtful { address } => Some(address),
+                        Claim::Doubtful { address } => Some((address, false)),
+                        Claim::Contested { address } => Some((address, true)),
                         Claim::Free => None,
                         Claim::None | Claim::Held | Claim::Taken => continue,
                     };
@@ -153,11 +165,12 @@ fn spares(control: &Arc<Control>) {
         let control = Arc::clone(control);
         tokio::spawn(async move {
             let vacant = match doubtful {
-                Some(address) if control.is_gone(&address).await => Some(address),
+                Some((address, true)) if control.refuses(&address).await => Some(address),
+                Some((address, false)) if control.is_gone(&address).await => Some(address),
                 Some(_) => return,
                 None => None,
             };
-            let plan = control.registration(&environment, &instance.app, &instance.id, &record, vacant);
+            let plan = control.kept(control.registration(&environment, &instance.app, &instance.id, &record, vacant));
             if let Err(error) = control.commits.commit(Who::default(), plan).await {
                 tracing::debug!(%error, "a spare does not get its slot for now");
             }
@@ -170,7 +183,7 @@ fn forget(control: &Arc<Control>) {
     let now = control.shared.now();
     let mut gone = Vec::new();
     {
-        let mut state = control.shared.state.lock();
+        let mut state = control.shared.state();
         for (name, of) in state.environments() {
             let of = &*of;
             for (app, known) in &of.apps {
@@ -192,7 +205,8 @@ fn forget(control: &Arc<Control>) {
     for (environment, instance) in gone {
         let control = Arc::clone(control);
         tokio::spawn(async move {
-            if let Err(error) = control.leave(Who::default(), &environment, &instance.app, &instance.id).await {
+            let plan = control.kept(instances::leaving(&environment, &instance.app, &instance.id));
+            if let Err(error) = control.commits.commit(Who::default(), plan).await {
                 tracing::debug!(%error, "an instance that is away for long stays for now");
             }
         });

@@ -178,6 +178,20 @@ impl Leases {
         }
     }
 
+    /// The ledger says that it is not away any more.
+    pub fn set_here(&mut self, instance: &Instance) {
+        if let Some(lease) = self.leases.get_mut(instance) {
+            lease.is_away = false;
+        }
+    }
+
+    /// Those are away of which `is_away` says so, and no others.
+    pub fn set_all_away(&mut self, is_away: impl Fn(&Instance) -> bool) {
+        for (instance, lease) in &mut self.leases {
+            lease.is_away = is_away(instance);
+        }
+    }
+
     /// It is not away after all: that could not be written down. It is found again.
     pub fn take_back(&mut self, instance: &Instance) {
         if let Some(lease) = self.leases.get_mut(instance) {
@@ -197,6 +211,26 @@ impl Leases {
         self.late.remove(instance);
         (lease.seen, lease.failed, lease.probed) = (now, 0, None);
         Some(std::mem::take(&mut lease.is_away))
+    }
+
+    /// Another process heard of it, some milliseconds ago. Whether it is away is for the ledger to say.
+    pub fn heard(&mut self, instance: &Instance, now: Moment, ago: u64) {
+        let Some(lease) = self.leases.get_mut(instance) else { return };
+        let seen = Moment(now.0.saturating_sub(ago));
+        if seen > lease.seen {
+            (lease.seen, lease.failed, lease.probed) = (seen, 0, None);
+            self.late.remove(instance);
+        }
+    }
+
+    /// Grants all a full period, as a new keeper does: what was not heard before says nothing.
+    pub fn grant(&mut self, now: Moment) {
+        for lease in self.leases.values_mut() {
+            (lease.seen, lease.failed, lease.probed, lease.is_probing) = (now, 0, None, false);
+        }
+        self.late.clear();
+        self.recent.clear();
+        (self.ticked, self.renewals) = (None, Renewals::default());
     }
 
     /// How it stands with an instance; `None`: it has no lease.

@@ -19,6 +19,8 @@
 //! | [`record`] | what an instance says of itself |
 //! | [`instances`] | registration, renewals, leave, overrides |
 //! | [`leases`] | who renews, who is suspect, who is away: functions of a clock |
+//! | `member`, `members`, `belonging`, `handing` | several processes on one ledger: who keeps the leases, and renewals that reach another |
+//! | `keys`, `compared` | what the state was made of, and whether that is as the ledger is |
 //! | `keeper`, `probe` | what looks at leases, and asks those that are silent |
 //! | [`slots`] | who holds a slot |
 //! | [`properties`] | values of options and of users' own names, their versions and rollouts |
@@ -36,18 +38,24 @@
 
 pub mod audit;
 pub mod backup;
+mod belonging;
 pub mod commits;
+mod compared;
 pub mod control;
 mod decode;
 pub mod error;
 pub mod eureka;
 mod feed;
+mod handing;
 pub mod history;
 pub mod instances;
 pub mod journal;
 mod keeper;
+mod keys;
 pub mod leases;
 mod look;
+mod member;
+mod members;
 pub mod metrics;
 pub mod names;
 pub mod objects;
@@ -66,5 +74,6 @@ pub mod topology;
 pub use commits::Who;
 pub use control::{Access, Control, ControlConfig};
 pub use error::Refusal;
+pub use member::Membership;
 pub use metrics::{Watched, metrics};
 pub use start::Running;

@@ -19,6 +19,8 @@ struct Now {
     is_in_step: bool,
     revision: u64,
     apps: u64,
+    members: u64,
+    keeps: bool,
 }
 
 impl Now {
@@ -83,6 +85,24 @@ const METRICS: &[Reading<Now>] = &[
         let Counts { done, conflicts, failed, unknown } = now.commits();
         by(&[("done", read(done)), ("conflict", read(conflicts)), ("failed", read(failed)), ("unknown", read(unknown))])
     }),
+    Metric::gauge("fleet_members", Unit::Count, "Processes that share the ledger; 1 where it is in a file.")
+        .keys(&[])
+        .read(|now| now.members.into()),
+    Metric::gauge("fleet_keeper", Unit::Count, "1 where this process keeps the leases of instances: one of all members does.")
+        .keys(&[])
+        .read(|now| u64::from(now.keeps).into()),
+    Metric::counter("fleet_handed_total", Unit::Count, "Renewals that were handed to other members.")
+        .keys(&[])
+        .read(|now| read(&now.control.members.peers.handed).into()),
+    Metric::counter("fleet_hand_failures_total", Unit::Count, "Times that renewals could not be handed to another member.")
+        .keys(&[])
+        .read(|now| read(&now.control.members.peers.failed).into()),
+    Metric::counter("fleet_compared_total", Unit::Count, "Comparisons of what is known with the ledger.")
+        .keys(&[])
+        .read(|now| read(&now.control.shared.compared).into()),
+    Metric::counter("fleet_differing_total", Unit::Count, "Keys that were not as in the ledger, and made the process read it anew.")
+        .keys(&[])
+        .read(|now| read(&now.control.shared.differing).into()),
     Metric::counter("fleet_resyncs_total", Unit::Count, "Times that all of the ledger was read anew; the start is one.")
         .keys(&[])
         .read(|now| read(&now.control.shared.resyncs).into()),
@@ -102,7 +122,7 @@ impl Observed for Watched {
         let mut renewals = Renewals::default();
         let (mut protected, mut apps) = (0, 0);
         let now = self.0.shared.now();
-        let mut state = self.0.shared.state.lock();
+        let mut state = self.0.shared.state();
         for (_, of) in state.environments() {
             let Renewals { expected, missing, is_protected, suspect, away } = of.leases.renewals_at(now);
             renewals.expected += expected;
@@ -113,8 +133,12 @@ impl Observed for Watched {
             apps += of.apps.len() as u64;
         }
         let (is_in_step, revision) = (state.is_in_step, state.at.revision.0);
+        let keeps = self.0.members.keeps(&state);
+        let members = if self.0.members.is_alone() { 1 } else { state.members.len() as u64 };
         drop(state);
-        metric::samples(METRICS, &Now { control: Arc::clone(&self.0), renewals, protected, is_in_step, revision, apps })
+        let control = Arc::clone(&self.0);
+        let now = Now { control, renewals, protected, is_in_step, revision, apps, members, keeps };
+        metric::samples(METRICS, &now)
     }
 
     fn health(&self) -> Health {

@@ -74,6 +74,17 @@ pub(crate) fn region_number(id: u8) -> String {
     format!("fleet/region-numbers/{id:02}")
 }
 
+/// Who keeps the leases: held by one member at a time.
+pub(crate) const KEEPER: &str = "fleet/keeper";
+
+/// That a member runs, and how others reach it.
+pub(crate) fn member(name: &str) -> String {
+    format!("{MEMBERS}{name}")
+}
+
+const MEMBERS: &str = "fleet/members/";
+/// What all keys of the fleet as a whole begin with.
+pub(crate) const FLEET: &str = "fleet/";
 /// What all keys of environments begin with.
 pub(crate) const ENVIRONMENTS: &str = "env/";
 /// What all keys of regions begin with.
@@ -92,6 +103,10 @@ pub(crate) enum Key<'a> {
     Properties { environment: &'a str, what: &'a str },
     /// The number of a region.
     Region(&'a str),
+    /// Who keeps the leases.
+    Keeper,
+    /// A process that shares the ledger.
+    Member(&'a str),
 }
 
 /// A kind of key of an app.
@@ -104,10 +119,21 @@ pub(crate) enum Kind {
 }
 
 impl<'a> Key<'a> {
+    /// Whether it is there only as long as the process that put it: no backup has it, and no journal.
+    pub(crate) fn is_held(self) -> bool {
+        matches!(self, Self::Keeper | Self::Member(_))
+    }
+
     /// Reads a key; `None`: it is of no concern.
     pub(crate) fn read(key: &'a str) -> Option<Self> {
         if let Some(name) = key.strip_prefix(REGIONS) {
             return Some(Self::Region(name));
+        }
+        if let Some(name) = key.strip_prefix(MEMBERS) {
+            return Some(Self::Member(name));
+        }
+        if key == KEEPER {
+            return Some(Self::Keeper);
         }
         let (environment, rest) = key.strip_prefix(ENVIRONMENTS)?.split_once('/')?;
         let (kind, rest) = rest.split_once('/')?;
@@ -151,6 +177,8 @@ mod tests {
         assert_eq!(Key::read(&topology("prod", "a")), of(Kind::Topology, "a", ""));
         assert_eq!(Key::read(&epoch("prod", "a", 3)), None);
         assert_eq!(Key::read(&region("eu")), Some(Key::Region("eu")));
+        assert_eq!(Key::read(&member("m")), Some(Key::Member("m")));
+        assert_eq!(Key::read(KEEPER), Some(Key::Keeper));
         assert_eq!(Key::read("audit/0000000000001-x"), None);
     }
 

@@ -86,6 +86,7 @@ mod tests {
             ("{scope}", "SCOPE"),
             ("{name}", "NAME"),
             ("{rollout}", "ROLLOUT"),
+            ("{token}", "TOKEN"),
         ]);
         let plain =
             |path: &str| path.split('/').map(|part| *words.get(part).unwrap_or(&part)).collect::<Vec<_>>().join("/");

@@ -61,6 +61,14 @@ pub(crate) async fn is_gone(address: &str) -> bool {
     }
 }
 
+/// Whether connections are refused there, twice.
+pub(crate) async fn refuses(address: &str) -> bool {
+    probe(address).await == Probed::Refused && {
+        tokio::time::sleep(WITHIN / 2).await;
+        probe(address).await == Probed::Refused
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -81,9 +89,10 @@ mod tests {
             assert_eq!(tokio::join!(probe(&address), answering).0, Probed::Answers);
             // It takes connections, by the kernel's hand, and says nothing.
             assert_eq!(probe(&address).await, Probed::Silent);
+            assert!(!refuses(&address).await);
             drop(listener);
             assert_eq!(probe(&address).await, Probed::Refused);
-            assert!(is_gone(&address).await);
+            assert!(is_gone(&address).await && refuses(&address).await);
             assert_eq!(probe("no address").await, Probed::Silent);
         });
     }

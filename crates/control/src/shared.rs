@@ -3,7 +3,7 @@
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::leases::Moment;
 use crate::state::State;
@@ -25,6 +25,9 @@ pub(crate) struct Shared {
     pub(crate) left: AtomicU64,
     /// Times that the state was read anew.
     pub(crate) resyncs: AtomicU64,
+    /// Comparisons with the ledger, and keys that were not as there.
+    pub(crate) compared: AtomicU64,
+    pub(crate) differing: AtomicU64,
 }
 
 impl Shared {
@@ -37,7 +40,16 @@ impl Shared {
             probes: Default::default(),
             left: AtomicU64::new(0),
             resyncs: AtomicU64::new(0),
+            compared: AtomicU64::new(0),
+            differing: AtomicU64::new(0),
         }
+    }
+
+    /// The state, which is out of step if the ledger has told nothing for too long.
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+        let mut state = self.state.lock();
+        state.age(self.now());
+        state
     }
 
     /// Now, by the monotonic clock.

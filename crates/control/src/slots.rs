@@ -31,8 +31,14 @@ pub(crate) enum Claim {
     Held,
     /// The instance may have it.
     Free,
-    /// Another holds it, and renews, or may come back.
+    /// Another holds it, and no place is known where that could be asked.
     Taken,
+    /// Another holds it that is not away: the instance may have it if connections are refused there. A port that refuses them is of a
+    /// process that has ended; one that is silent may be cut off from here alone.
+    Contested {
+        /// Where to ask.
+        address: String,
+    },
     /// Another holds it, or just an address is known, and that other does not renew: the instance may have it if nothing answers
     /// there.
     Doubtful {
@@ -54,7 +60,10 @@ pub(crate) fn claim(environment: &Environment, app: &Arc<str>, id: &str, record:
         return Claim::Free;
     }
     match (&slot.holder, &slot.address) {
-        (Some(holder), _) if environment.is_here(app, holder, now) => Claim::Taken,
+        (Some(holder), held) if environment.is_here(app, holder, now) => match held {
+            Some(address) => Claim::Contested { address: address.clone() },
+            None => Claim::Taken,
+        },
         (_, Some(held)) => Claim::Doubtful { address: held.clone() },
         (_, None) => Claim::Free,
     }

@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use crate::commits::commits;
 use crate::control::{Control, ControlConfig};
 use crate::shared::Shared;
-use crate::{audit, keeper};
+use crate::{audit, belonging, compared, keeper};
 
 /// How long tasks may take to end.
 const ENDING: Duration = Duration::from_secs(5);
@@ -41,10 +41,10 @@ impl Control {
     pub fn start(ledger: Arc<dyn Ledger>, config: &ControlConfig) -> io::Result<(Arc<Self>, Running)> {
         let shared = Arc::new(Shared::new(config.period));
         let (seen, receiver) = watch::channel(Revision(0));
-        let (commits, committer) = commits(Arc::clone(&ledger), Arc::clone(&shared), receiver);
-        let control = Arc::new(Self::new(ledger, shared, commits, config));
+        let (commits, committer) = commits(Arc::clone(&ledger), Arc::clone(&shared), receiver.clone());
+        let control = Arc::new(Self::new(ledger, shared, commits, receiver, config));
         let of = || Arc::clone(&control);
-        let (follows, keeps, prunes) = (of(), of(), of());
+        let (follows, keeps, prunes, compares, belongs) = (of(), of(), of(), of(), of());
         let tasks = vec![
             runtime::spawn("control-follow", move |run| async move { follows.follow(&run, &seen).await })?,
             runtime::spawn("control-commit", move |run| async move {
@@ -54,6 +54,8 @@ impl Control {
                 }
             })?,
             runtime::spawn("control-keep", move |run| async move { keeper::run(&keeps, &run).await })?,
+            runtime::spawn("control-member", move |run| async move { belonging::run(&belongs, &run).await })?,
+            runtime::spawn("control-compare", move |run| async move { compared::run(&compares, &run).await })?,
             runtime::spawn("control-prune", move |run| async move { audit::run(&prunes, &run).await })?,
         ];
         Ok((control, Running { tasks }))

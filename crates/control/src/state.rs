@@ -12,7 +12,9 @@ use serde_json::{Value, json};
 use crate::decode::decode;
 use crate::error::Refusal;
 use crate::journal::{Journal, Kind};
+use crate::keys::Keys;
 use crate::leases::{Instance, Leases, Moment, Standing};
+use crate::member::{Keeper, Member};
 use crate::names::{self, Key};
 use crate::properties::known::Properties;
 use crate::record::{Record, Status};
@@ -23,13 +25,24 @@ pub const ENVIRONMENTS_MAX: usize = 64;
 /// The most regions: their numbers are part of versions.
 pub const REGIONS_MAX: usize = 16;
 
+/// How long the ledger may tell nothing before this counts as not in step, in milliseconds: it tells something every five seconds.
+pub(crate) const SILENT: u64 = 15_000;
+
 /// All there is.
 #[derive(Debug)]
 pub struct State {
     /// Up to where the ledger was read.
     pub at: Cursor,
-    /// Whether that is as far as the ledger is.
+    /// Whether that is as far as the ledger is, or was a few seconds ago.
     pub is_in_step: bool,
+    /// When the ledger told something last.
+    told: Moment,
+    /// What all of this was made of.
+    pub(crate) keys: Keys,
+    /// Who keeps the leases, where several processes share the ledger.
+    pub(crate) keeper: Option<Keeper>,
+    /// The processes that share the ledger, by their names.
+    pub(crate) members: BTreeMap<Arc<str>, Member>,
     environments: BTreeMap<Arc<str>, Environment>,
     /// The numbers of regions.
     pub regions: BTreeMap<String, u8>,
@@ -137,6 +150,10 @@ impl State {
         Self {
             at: Cursor::default(),
             is_in_step: false,
+            told: Moment::default(),
+            keys: Keys::default(),
+            keeper: None,
+            members: BTreeMap::new(),
             environments: BTreeMap::new(),
             regions: BTreeMap::new(),
             period,
@@ -147,7 +164,8 @@ impl State {
     pub fn replace(&mut self, snapshots: &[Snapshot], at: Cursor, now: Moment) {
         let before = std::mem::take(&mut self.environments);
         self.regions.clear();
-        self.at = at;
+        self.members.clear();
+        (self.keys, self.keeper, self.at) = (Keys::default(), None, at);
         let mut entries: Vec<&Entry> = snapshots.iter().flat_map(|snapshot| &snapshot.entries).collect();
         // As they were told: the journal is in the order of revisions.
         entries.sort_by_key(|entry| entry.modified);
@@ -164,9 +182,14 @@ impl State {
             let Environment { apps, leases, vitals, .. } = environment;
             let is_there = |instance: &Instance| is_registered(apps, instance);
             leases.retain(is_there);
+            let is_away = |instance: &Instance| {
+                let known = apps.get(&instance.app).and_then(|app| app.instances.get(&instance.id));
+                known.is_some_and(|known| known.away.is_some())
+            };
+            leases.set_all_away(is_away);
             vitals.retain(|instance, _| is_there(instance));
         }
-        self.is_in_step = true;
+        (self.is_in_step, self.told) = (true, now);
     }
 
     /// Takes a commit.
@@ -178,6 +201,19 @@ impl State {
             }
         }
         self.at.revision = self.at.revision.max(revision);
+        self.told = now;
+    }
+
+    /// All up to this revision was told.
+    pub(crate) fn marked(&mut self, revision: Revision, now: Moment) {
+        self.at.revision = self.at.revision.max(revision);
+        // Also where it had fallen silent for a while.
+        (self.is_in_step, self.told) = (true, now);
+    }
+
+    /// Falls out of step where nothing was told for some time: also in the first moment after this process was stopped.
+    pub(crate) fn age(&mut self, now: Moment) {
+        self.is_in_step &= now.since(self.told) <= SILENT;
     }
 
     /// An environment that is there.
@@ -236,8 +272,18 @@ impl State {
 
     fn put(&mut self, entry: &Entry, now: Moment) {
         let revision = entry.modified;
-        match Key::read(&entry.key) {
+        let key = Key::read(&entry.key);
+        if key.is_some() {
+            self.keys.put(&entry.key, revision);
+        }
+        match key {
             None => {}
+            Some(Key::Keeper) => self.keeper = decode(entry).map(|of| Keeper { of, revision, hold: entry.hold }),
+            Some(Key::Member(name)) => {
+                if let Some(member) = decode::<Member>(entry) {
+                    self.members.insert(name.into(), member);
+                }
+            }
             Some(Key::Region(name)) => {
                 if let Some(id) = decode::<Region>(entry) {
                     self.regions.insert(name.to_owned(), id.id);
@@ -291,8 +337,11 @@ impl State {
     }
 
     fn deleted(&mut self, key: &str, revision: Revision) {
+        self.keys.delete(key);
         match Key::read(key) {
             None => {}
+            Some(Key::Keeper) => self.keeper = None,
+            Some(Key::Member(name)) => drop(self.members.remove(name)),
             Some(Key::Region(name)) => drop(self.regions.remove(name)),
             Some(Key::Property { environment, scope, name }) => {
                 let app: Option<Arc<str>> = names::app_of_scope(scope).map(Into::into);
@@ -327,6 +376,7 @@ impl State {
                     names::Kind::Away => {
                         environment.journal.delete(revision.0, Kind::Away, &of_feed, Some(&app));
                         environment.known_mut(&app, id).away = None;
+                        environment.leases.set_here(&Instance { app: Arc::clone(&app), id: id.into() });
                     }
                 }
                 environment.tidy(&app, id);

@@ -2,15 +2,17 @@
 
 use std::sync::atomic::Ordering;
 
-use axum::extract::{Path, Query, State};
+use axum::extract::{FromRequest, Path, Query, Request, State};
 use axum::response::{IntoResponse, Response};
 use moneta_admin::{Right, Role, Route, stream};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::Desk;
-use super::answer::answered;
+use super::answer::{Body, answered};
 use crate::commits::{Who, unix_ms};
+use crate::error::Refusal;
+use crate::handing::POST_MAX;
 use crate::leases::Renewals;
 
 /// Acts that are shown where no other number is asked for.
@@ -20,6 +22,8 @@ pub(super) fn routes(desk: &Desk) -> Vec<Route> {
     let role = Right::Role;
     vec![
         Route::get("/v1/status", status, desk.clone()),
+        // The token says that it may: it is checked before the body is read.
+        Route::post("/v1/members/{token}/renewals", handed, desk.clone()).with_body(POST_MAX).needs(Right::None),
         Route::get("/v1/regions", regions, desk.clone()),
         Route::put("/v1/regions/{region}", add_region, desk.clone()).needs(role(Role::Administer)),
         Route::get("/v1/backup", backup, desk.clone()).streaming().needs(role(Role::Administer)),
@@ -32,7 +36,7 @@ pub(super) fn routes(desk: &Desk) -> Vec<Route> {
 async fn status(State(desk): State<Desk>) -> Response {
     let shared = &desk.control.shared;
     let now = shared.now();
-    let mut state = shared.state.lock();
+    let mut state = shared.state();
     let mut all = Renewals::default();
     for (_, of) in state.environments() {
         let Renewals { expected, missing, is_protected, suspect, away } = of.leases.renewals_at(now);
@@ -49,8 +53,21 @@ async fn status(State(desk): State<Desk>) -> Response {
     page["readers"] = json!(shared.readers.load(Ordering::Relaxed));
     page["version"] = json!(env!("CARGO_PKG_VERSION"));
     // A ledger in a file has one process, which keeps all leases.
-    (page["members"], page["keeper"]) = (json!(1), json!(true));
+    let members = &desk.control.members;
+    page["members"] = json!(if members.is_alone() { 1 } else { state.members.len() });
+    page["keeper"] = json!(members.keeps(&state));
+    page["member"] = json!(members.name());
     answered(Ok(page))
+}
+
+/// Another member hands over what it has heard.
+async fn handed(State(desk): State<Desk>, Path(token): Path<String>, request: Request) -> Response {
+    if !desk.control.members.takes(&token) {
+        return Refusal::missing("there is no such page").into_response();
+    }
+    let body = Body::from_request(request, &()).await;
+    let handed = body.and_then(|body| body.read());
+    answered(handed.map(|handed| desk.control.shared.take_handed(handed)).map(|()| json!({})))
 }
 
 async fn of_environment(State(desk): State<Desk>, Path(environment): Path<String>) -> Response {

@@ -63,7 +63,8 @@ pub(crate) fn look(control: &Arc<Control>) {
         if let Step::Hold(why) = &wanted {
             tracing::warn!(environment = %key.0, rollout = key.1, why, "a rollout of a property is held");
         }
-        let answered = control.commits.begin(Who::default(), step(&key.0, key.1, Some(which), wanted, String::new()));
+        let plan = control.kept(step(&key.0, key.1, Some(which), wanted, String::new()));
+        let answered = control.commits.begin(Who::default(), plan);
         let control = Arc::clone(control);
         tokio::spawn(async move {
             let written = match answered {
