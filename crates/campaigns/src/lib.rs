@@ -5,10 +5,12 @@
 //! |---|---|
 //! | [`cli`] | the command line |
 //! | [`ssd`] | servers that keep their items on an SSD: two side by side, or any number one after the other |
+//! | [`fleet`] | a control plane with a large fleet: instances that renew, readers of feeds, changes |
 //! | [`hostile`] | a server under attack by many clients at once |
 //! | [`policies`] | known policies on the requests of a replay |
 
 pub mod cli;
+pub mod fleet;
 pub mod hostile;
 pub mod policies;
 pub mod ssd;

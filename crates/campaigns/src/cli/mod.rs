@@ -1,6 +1,7 @@
 //! The command line: options to plans, results to tables and JSON.
 
 mod engines_args;
+mod fleet_args;
 mod hostile_args;
 mod policies_args;
 mod ssd_args;
@@ -9,6 +10,7 @@ use clap::Subcommand;
 use moneta_bench::{Result, interrupt};
 
 use engines_args::EnginesArgs;
+use fleet_args::FleetArgs;
 use hostile_args::HostileArgs;
 use policies_args::PoliciesArgs;
 use ssd_args::SsdArgs;
@@ -20,6 +22,8 @@ pub enum Campaign {
     Ssd(Box<SsdArgs>),
     /// Measure several servers that keep their items on an SSD one after the other, in one table.
     Engines(Box<EnginesArgs>),
+    /// Run a control plane with a large fleet on this machine, and measure what it costs and how fast changes reach readers.
+    Fleet(FleetArgs),
     /// Attack a server on this machine with many hostile clients at once, and measure its memory and what a good client gets.
     Hostile(Box<HostileArgs>),
     /// Replay a trace, or a profile's stream, and simulate known policies on the same requests.
@@ -36,6 +40,7 @@ pub fn run(campaign: &Campaign) -> Result<()> {
     match campaign {
         Campaign::Ssd(ssd) => ssd.run(),
         Campaign::Engines(engines) => engines.run(),
+        Campaign::Fleet(fleet) => fleet.run(),
         Campaign::Hostile(hostile) => hostile.run(),
         Campaign::Policies(policies) => policies.run(),
     }
