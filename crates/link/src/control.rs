@@ -128,6 +128,11 @@ impl Control {
         self.servers[0].0.place()
     }
 
+    /// The addresses of all servers.
+    pub fn places(&self) -> impl Iterator<Item = &HostPort> {
+        self.servers.iter().map(|(url, ..)| url.place())
+    }
+
     /// The path of a page of the environment, from its parts.
     pub fn path<'a>(&self, parts: impl IntoIterator<Item = &'a str>) -> String {
         let mut path = format!("/v1/{}", encoded(&self.environment));

@@ -172,7 +172,14 @@ fn a_cluster_over_tls_tells_strangers_that_it_lives_and_nothing_else() {
     let screen = printed(&mut folder.cluster("up", &["--tls", "--port", "0", "--memory", "16m", "--flash", "129m"]));
     let status = printed(&mut folder.cluster("status", &[]));
     assert_eq!(status.lines().filter(|line| line.ends_with("ready")).count(), NAMES.len(), "{status}");
-    for name in ["tls/ca.key", "tls/app.key", "app.login", "users-of-nodes.toml", "users-of-proxies.toml"] {
+    for name in [
+        "tls/ca.key",
+        "tls/app.key",
+        "app.login",
+        "users-of-nodes.toml",
+        "users-of-proxies.toml",
+        "users-of-control.toml",
+    ] {
         let file = fs::metadata(folder.path().join(name)).unwrap();
         assert_eq!(std::os::unix::fs::PermissionsExt::mode(&file.permissions()) & 0o777, 0o600, "{name}");
     }
@@ -186,6 +193,16 @@ fn a_cluster_over_tls_tells_strangers_that_it_lives_and_nothing_else() {
     let [stranger, app, proxy, operator] =
         [None, Some("app"), Some("proxy-a"), Some("operator")].map(|name| who(folder.path(), name));
     let plain = Outward::default();
+    // The control plane knows all of them, and tells the operator alone.
+    let control = format!("127.0.0.1:{}", plan["control"].as_integer().unwrap());
+    let instances = "/v1/default/instances";
+    assert_eq!(page(&stranger, &control, "/healthz"), Ok(200));
+    assert_eq!(
+        [&stranger, &app, &proxy, &operator].map(|who| page(who, &control, instances)),
+        [401, 401, 403, 200].map(Ok)
+    );
+    assert!(page(&plain, &control, instances).is_err());
+    until("all are up", || printed(&mut folder.cluster("status", &[])).contains("instances: 9 UP"));
     for (address, admin) in serving.iter().zip(&admins) {
         assert_eq!(["/healthz", "/readyz"].map(|path| page(&stranger, admin, path)), [Ok(200), Ok(200)]);
         for path in ["/", "/metrics", "/stats", "/changes", "/proxy", "/nothing"] {

@@ -128,8 +128,6 @@ fn up(args: &UpArgs) -> anyhow::Result<()> {
             if plan.tls {
                 Certificates::of(dir).make(&plan)?;
                 Users(dir).make(&plan)?;
-                // Users of the control plane have rights of their own.
-                plan.control = None;
             }
             plan.store(dir)?;
             plan

@@ -1,11 +1,11 @@
 //! `moneta control`: the control plane of a fleet, from options to a process that answers.
 
 mod backup;
+mod ledger;
 mod reload;
 
 use std::io::{Write, stdout};
 use std::net::SocketAddr;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use moneta_console::{Console, ConsoleConfig, Sessions};
 use moneta_control::history::History;
 use moneta_control::properties::schema::PropertyOptions;
 use moneta_control::{Access, Control, ControlConfig, Watched, eureka, pages};
-use moneta_ledger::{Embedded, Ledger};
+use moneta_ledger::Ledger;
 use moneta_net::HostPort;
 use moneta_options::declaration::Declaration;
 use moneta_options::stray;
@@ -31,7 +31,7 @@ use moneta_process::startup::Startup;
 
 use crate::admin_access;
 use crate::control_access::ByUsers;
-use crate::options::of_control::{self, DATA, EUREKA, EUREKA_ENVIRONMENT, LISTEN, RENEW_EVERY};
+use crate::options::of_control::{self, ADVERTISE, DATA, EUREKA, EUREKA_ENVIRONMENT, LISTEN, RENEW_EVERY};
 use crate::options::sections;
 use crate::options::sections::access::note_users;
 use crate::options::sections::operation::{self, LAME_DUCK};
@@ -59,7 +59,7 @@ pub fn command() -> Command {
             .after_help("-h shows the common options, --help all. docs/control.md says how it is run, docs/control-api.md what it tells."),
     )
     .subcommand(outward::add_to(backup::command()))
-    .subcommand(backup::restore_command())
+    .subcommand(outward::add_to(backup::restore_command()))
     .args_conflicts_with_subcommands(true)
 }
 
@@ -73,7 +73,10 @@ pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
             outward::take(matches)?;
             return backup::run(matches);
         }
-        Some((_, matches)) => return backup::restore(matches),
+        Some((_, matches)) => {
+            outward::take(matches)?;
+            return backup::restore(matches);
+        }
         None => {}
     }
     let options = of_control::resolve(matches, |name| std::env::var_os(name))?;
@@ -85,7 +88,7 @@ pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     let listeners = 1 + u64::from(options.get(&EUREKA).is_some());
     raise_descriptors(listeners * limits().connections() as u64 + DESCRIPTORS);
     let mut process =
-        begin(&options, &address, AdminConfig { limits: limits(), names: named(&desk, &address), ..desk })?;
+        begin(&options, &address, AdminConfig { limits: limits(), names: named(&desk, &address, &options), ..desk })?;
     for (variable, option) in stray::misspelt(&of_control::ALL, std::env::vars_os().map(|(name, _)| name)) {
         tracing::warn!(variable, "not an option and ignored; did you mean {option}?");
     }
@@ -98,9 +101,12 @@ pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     }
     let certificates = tls::certificates(&options, tls.as_ref());
     certificates.as_ref().map(tls_files::follow).transpose().context("no files are looked at")?;
-    let ledger = open(&options)?;
+    let outward = outward::of(&options, tls.as_ref())?;
+    let ledger = ledger::open(&options, &outward)?;
+    let member = ledger::membership(&options, &outward, process.desk().address())?;
     let known = PropertyOptions { sections: &sections::ALL, may_set: properties::may_set };
-    let config = ControlConfig { period: options.get(&RENEW_EVERY), options: known, ..ControlConfig::default() };
+    let config =
+        ControlConfig { period: options.get(&RENEW_EVERY), options: known, member, ..ControlConfig::default() };
     let (control, running) = Control::start(Arc::clone(&ledger), &config).context("the control plane cannot start")?;
     process.at_end("control", CLOSE_WITHIN, move || drop(running));
     let history = past(&options, ledger, &mut process)?;
@@ -114,12 +120,11 @@ pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     let reload = reload::Reload::new(matches.clone(), options.clone(), live);
     process.answer_signals(move || reload.run())?;
     let access: Arc<dyn Access> = Arc::new(ByUsers(users.clone()));
-    let outward = outward::of(&options, tls.as_ref())?;
     let log_in = outward::keep_fresh(&outward, &mut Subscribers::default())?;
     process.at_end("log-in", CLOSE_WITHIN, move || drop(log_in));
     let (console, drawing) = Console::start(ConsoleConfig {
         control: Arc::clone(&control),
-        history: Some(Arc::clone(&history)),
+        history: history.clone(),
         outward,
         users: users.clone(),
         sessions,
@@ -134,23 +139,23 @@ pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     if let Some(address) = options.get(&EUREKA) {
         let environment = options.get(&EUREKA_ENVIRONMENT).unwrap_or_default();
         let desk = admin_access::config_in(&options, tls.as_ref(), users.as_ref(), audit.as_ref(), Some(&environment))?;
-        let config = AdminConfig { limits: limits(), names: named(&desk, &address), ..desk };
+        let config = AdminConfig { limits: limits(), names: named(&desk, &address, &options), ..desk };
         let routes = eureka::routes(&control, Arc::clone(&access), &environment);
         let admin = Admin::start(place(&EUREKA, &address)?, config, routes)
             .map_err(|error| anyhow!("{error}; --eureka takes another address"))?;
         process.at_end("eureka", CLOSE_WITHIN, move || drop(admin));
     }
-    process.desk().show(Arc::new(Watched(Arc::clone(&control))), pages::routes(&control, access, Some(history)));
+    process.desk().show(Arc::new(Watched(Arc::clone(&control))), pages::routes(&control, access, history));
     process.run(|desk| greet(&options, desk.address()))
 }
 
-/// Writes down what changes, in a folder of that of the ledger.
-fn past(options: &Values, ledger: Arc<dyn Ledger>, process: &mut Process) -> anyhow::Result<Arc<History>> {
-    let folder = options.get(&DATA).context("it has a folder")?.join(HISTORY);
+/// Writes down what changes, in a folder in that of `--data`; `None`: there is none, as the ledger is elsewhere.
+fn past(options: &Values, ledger: Arc<dyn Ledger>, process: &mut Process) -> anyhow::Result<Option<Arc<History>>> {
+    let Some(folder) = options.get(&DATA).map(|folder| folder.join(HISTORY)) else { return Ok(None) };
     let (history, task) =
         History::start(ledger, &folder).with_context(|| format!("data: the history in `{}`", folder.display()))?;
     process.at_end("history", CLOSE_WITHIN, move || stop(task));
-    Ok(history)
+    Ok(Some(history))
 }
 
 fn stop(task: AsyncTask) {
@@ -176,22 +181,9 @@ fn place(option: &dyn Declaration, address: &HostPort) -> anyhow::Result<SocketA
     found.into_iter().next().with_context(|| format!("{key}: `{address}` has no address"))
 }
 
-/// The hosts that requests may be for: with the one by which the listener is named.
-fn named(desk: &AdminConfig, address: &HostPort) -> Vec<String> {
-    desk.names.iter().cloned().chain([address.host.clone()]).collect()
-}
-
-/// The ledger in the folder of `--data`, which is made if it is not there.
-fn open(options: &Values) -> anyhow::Result<Arc<dyn Ledger>> {
-    let folder = options.get(&DATA).context("it has a folder")?;
-    make(&folder).with_context(|| format!("data: `{}` cannot be made", folder.display()))?;
-    let ledger = Embedded::open(&folder).with_context(|| format!("data: the ledger in `{}`", folder.display()))?;
-    Ok(Arc::new(ledger))
-}
-
-fn make(folder: &Path) -> std::io::Result<()> {
-    use std::os::unix::fs::DirBuilderExt;
-    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)
+/// The hosts that requests may be for: with the one by which the listener is named, and the one that others are told.
+fn named(desk: &AdminConfig, address: &HostPort, options: &Values) -> Vec<String> {
+    desk.names.iter().cloned().chain([address.host.clone()]).chain(options.get(&ADVERTISE)).collect()
 }
 
 /// What clients may hold. A balancer may stand before many, so one address may have all.
@@ -225,9 +217,7 @@ fn greet(options: &Values, address: Option<std::net::SocketAddr>) {
             let scheme = if options.get(&tls::TLS_CERT).is_some() { "https" } else { "http" };
             writeln!(out, "console      {scheme}://{address}/ in a browser")?;
         }
-        if let Some(folder) = options.get(&DATA) {
-            writeln!(out, "ledger       in {}", folder.display())?;
-        }
+        writeln!(out, "ledger       in {}", ledger::place(options))?;
         let (process, moneta) = (std::process::id(), this_program::word());
         writeln!(out, "stop         Ctrl-C or `kill {process}`; `{moneta} control --help` shows all options")?;
         out.flush()

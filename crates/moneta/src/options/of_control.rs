@@ -17,6 +17,8 @@ use moneta_options::sources::{Environment, Flags, gather};
 use moneta_options::values::Values;
 
 use crate::options::contradictions::is_loopback;
+use crate::options::kinds::control::ControlUrls;
+use crate::options::kinds::words::HostName;
 use crate::options::sections::access::{AUDIT_LOG, USERS};
 use crate::options::sections::operation::{ADMIN_HOSTS, ADMIN_METRICS_OPEN, LAME_DUCK, LOG_FORMAT, LOG_LEVEL, VERBOSE};
 use crate::options::sections::tls::{LOGIN_FILE, TLS_CA, TLS_CERT, TLS_CLIENTS, TLS_CONNECT, TLS_CRL, TLS_KEY};
@@ -24,9 +26,24 @@ use crate::options::sections::tls::{LOGIN_FILE, TLS_CA, TLS_CERT, TLS_CLIENTS, T
 section! {
     "Control plane";
 
-    /// Folder of the ledger: everything that is to be there after a restart. One process has it at a time.
+    /// Folder of the ledger: everything that is to be there after a restart. One process has it at a time. With etcd, which has the
+    /// ledger then, it has the journal of what was alone; without it no questions about the past are answered.
     DATA: File = Opt::new("data", File, || None).example("\"/var/lib/moneta-control\"")
-        .when("Always: there is no default.");
+        .when("Always, but with etcd: there is no default.");
+
+    /// Members of etcd (3.4 or later) that have the ledger: several processes may then share it, all of which answer.
+    ETCD: ControlUrls = Opt::new("etcd", ControlUrls, Vec::new)
+        .example("[\"https://etcd-1.example:2379\", \"https://etcd-2.example:2379\", \"https://etcd-3.example:2379\"]")
+        .when("Where the control plane is to answer while one of its machines is away.");
+
+    /// Where in etcd the ledger is: all its keys begin with `/NAME/`.
+    ETCD_NAME: Name = Opt::new("etcd_name", Name, || Some("moneta".to_owned()))
+        .when("Where one etcd has several ledgers.");
+
+    /// The host that other members of the control plane reach this process by. Without it, that of listen; if that is all of the
+    /// machine's, the one that leads to etcd.
+    ADVERTISE: HostName = Opt::new("advertise", HostName, || None)
+        .when("With etcd, behind address translation, in a container, or where certificates are for names.");
 
     /// Address that instances, proxies and operators ask, over HTTP. Beyond this machine it takes users.
     LISTEN: AdminAddress = Opt::new("listen", AdminAddress, || Some(HostPort::new("127.0.0.1", 11_290)))
@@ -68,11 +85,14 @@ static SHARED: Section = Section {
     ],
 };
 
+/// Whether this build can have its ledger in etcd.
+pub const HAS_ETCD: bool = cfg!(feature = "etcd");
+
 /// All of them, in the order shown.
 pub static ALL: [&Section; 2] = [&SECTION, &SHARED];
 
 /// Those that `-h` shows.
-const FIRST: [&str; 7] = ["data", "listen", "renew_every", "tls_cert", "users", "audit_log", "log_level"];
+const FIRST: [&str; 8] = ["data", "etcd", "listen", "renew_every", "tls_cert", "users", "audit_log", "log_level"];
 
 /// Adds them to a command.
 pub fn add_to(command: Command) -> Command {
@@ -97,8 +117,27 @@ pub fn resolve(matches: &ArgMatches, environment: impl Fn(&str) -> Option<OsStri
     let (flags, environment) = (Flags(matches), Environment(environment));
     let values = gather(&ALL, &[&flags, &environment, &file], &mut refusals);
     let (has_certificate, has_authorities) = (values.get(&TLS_CERT).is_some(), values.get(&TLS_CA).is_some());
-    if values.get(&DATA).is_none() {
-        refusals.push(values.refuse(&DATA, "a folder, in which the ledger is kept"));
+    let etcd = values.get(&ETCD);
+    if values.get(&DATA).is_none() && etcd.is_empty() {
+        refusals.push(values.refuse(&DATA, "a folder, in which the ledger is kept, or etcd is given in its place"));
+    }
+    if !etcd.is_empty() {
+        if !HAS_ETCD {
+            refusals.push(values.refuse(
+                &ETCD,
+                "left out: this build has no etcd (cargo build --release -p moneta makes one that has)",
+            ));
+        }
+        if has_certificate && !has_authorities {
+            let range = "given together with etcd and tls_cert: members of the control plane believe each other by it";
+            refusals.push(values.refuse(&TLS_CA, range));
+        }
+        if values.get(&ETCD_NAME).is_none() {
+            refusals.push(values.refuse(&ETCD_NAME, "a name"));
+        }
+    }
+    if values.get(&TLS_CONNECT) == Some(true) && !has_authorities {
+        refusals.push(values.refuse(&TLS_CONNECT, "on together with tls_ca, the authorities that are believed"));
     }
     match values.get(&LISTEN) {
         None => refusals.push(values.refuse(&LISTEN, "an address: this process does nothing but answer there")),
@@ -143,6 +182,7 @@ mod tests {
     fn beyond_this_machine_it_takes_users() {
         assert!(resolved(&["--data", "/d"]).is_ok());
         assert!(resolved(&["--data", "/d", "--listen", "[::1]:1"]).is_ok());
+        assert_eq!(resolved(&["--etcd", "http://a:2379,b:2379"]).is_ok(), HAS_ETCD);
         assert!(resolved(&["--data", "/d", "--listen", "0.0.0.0:1", "--users", "/u"]).is_ok());
         for refused in [
             &["--data", "/d", "--listen", "0.0.0.0:1"][..],
@@ -151,6 +191,10 @@ mod tests {
             &["--data", "/d", "--eureka", "0.0.0.0:1"],
             &["--data", "/d", "--eureka-environment", "a/b"],
             &["--data", "/d", "--tls-key", "/k"],
+            &["--etcd", "a"],
+            &["--etcd", "a:2379", "--etcd-name", "a/b"],
+            &["--etcd", "a:2379", "--tls-cert", "/c"],
+            &["--data", "/d", "--tls-connect", "on"],
             &["--data", "/d", "--tls-clients", "require"],
             &[],
         ] {

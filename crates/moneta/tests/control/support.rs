@@ -190,3 +190,12 @@ impl Drop for Answering {
         self.thread.take().map(std::thread::JoinHandle::join);
     }
 }
+
+/// Tells threads of a scope to end, also where the test fails: the scope waits for them.
+pub struct Over<'a>(pub &'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}

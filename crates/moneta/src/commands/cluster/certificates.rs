@@ -9,7 +9,7 @@ use anyhow::Context;
 use moneta_certificates::{Authority, Wanted};
 use moneta_net::{Connector, LogIn, Outward, PemSource, Tls, TlsConfig};
 
-use super::plan::{HOST, Plan, Process};
+use super::plan::{CONTROL, HOST, Plan, Process};
 use super::{private, users};
 
 /// The folder with all of them, in that of the cluster.
@@ -39,7 +39,7 @@ impl Certificates {
         fs::create_dir_all(&self.0).with_context(|| self.0.display().to_string())?;
         let mut authority = Authority::new("moneta cluster")?;
         let names = plan.processes.iter().map(|process| process.name.as_str());
-        for name in names.chain([users::APP, users::OPERATOR]) {
+        for name in names.chain([CONTROL, users::APP, users::OPERATOR]) {
             let issued = authority.issue(&Wanted::hosts([name, HOST, "localhost"]))?;
             private::write(&self.certificate(name), &issued.certificate)?;
             private::write(&self.key(name), &issued.key)?;
@@ -66,11 +66,20 @@ impl Certificates {
     /// The options of a process: it shows its certificate to all, and nodes let in those alone who show one. Clients of a proxy may
     /// log in by a secret instead.
     pub fn options(&self, process: &Process) -> Vec<OsString> {
-        let Process { name, proxy, .. } = process;
+        let clients = if process.proxy { "ask" } else { "require" };
+        self.shown(&process.name, clients)
+    }
+
+    /// The options of the control plane, which lets in those alone who show a certificate.
+    pub fn of_control(&self) -> Vec<OsString> {
+        self.shown(CONTROL, "require")
+    }
+
+    fn shown(&self, name: &str, clients: &str) -> Vec<OsString> {
         let files =
             [("--tls-cert", self.certificate(name)), ("--tls-key", self.key(name)), ("--tls-ca", self.authority())];
         let files = files.into_iter().flat_map(|(flag, path)| [OsString::from(flag), path.into_os_string()]);
-        files.chain(["--tls-clients", if *proxy { "ask" } else { "require" }].map(OsString::from)).collect()
+        files.chain(["--tls-clients", clients].map(OsString::from)).collect()
     }
 
     /// How the operator's commands reach the processes.

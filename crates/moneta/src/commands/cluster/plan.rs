@@ -18,6 +18,10 @@ const NODES_PER_ZONE: usize = 2;
 /// The last one is the control plane's.
 pub const PORTS: usize = 2 * ZONES.len() * (NODES_PER_ZONE + 1) + 1;
 const FILE: &str = "plan.toml";
+/// The name of the control plane, and of its files.
+pub const CONTROL: &str = "control";
+/// The app whose topology that has.
+pub const APP: &str = "default";
 /// The topology that proxies read.
 pub const TOPOLOGY: &str = "topology.toml";
 

@@ -15,14 +15,12 @@ use nix::unistd::Pid;
 use serde_json::{Value, json};
 
 use super::admin;
-use super::plan::{HOST, Plan, Process};
+use super::certificates::Certificates;
+use super::plan::{APP, CONTROL as NAME, HOST, Plan, Process};
 use super::traces::{last_line, pid_of};
+use super::users::Users;
 use crate::outward;
 
-/// The name of its files.
-const NAME: &str = "control";
-/// The app whose topology it has.
-pub const APP: &str = "default";
 /// How often processes renew, in seconds: what has ended is to be seen soon.
 const RENEW_EVERY: &str = "5";
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -32,12 +30,13 @@ const POLL: Duration = Duration::from_millis(20);
 pub struct Plane<'a> {
     dir: &'a Path,
     port: u16,
+    tls: bool,
 }
 
 impl<'a> Plane<'a> {
-    /// The one of a plan, if it has one: plans of older builds have none, and so have those with TLS.
+    /// The one of a plan, if it has one: plans of older builds have none.
     pub fn of(dir: &'a Path, plan: &Plan) -> Option<Self> {
-        plan.control.map(|port| Self { dir, port })
+        plan.control.map(|port| Self { dir, port, tls: plan.tls })
     }
 
     /// Where it listens.
@@ -46,7 +45,7 @@ impl<'a> Plane<'a> {
     }
 
     fn url(&self) -> String {
-        format!("http://{}", self.address())
+        format!("{}://{}", if self.tls { "https" } else { "http" }, self.address())
     }
 
     fn file(&self, extension: &str) -> PathBuf {
@@ -93,6 +92,9 @@ impl<'a> Plane<'a> {
         }
         command.args([NAME, "--listen", &self.address(), "--renew-every", RENEW_EVERY]);
         command.arg("--data").arg(self.data());
+        if self.tls {
+            command.args(Certificates::of(self.dir).of_control()).args(Users(self.dir).of_control());
+        }
         // Of its own group, so that it does not end with what is typed at this command.
         let child = command.stdin(Stdio::null()).stdout(open()?).stderr(open()?).process_group(0).spawn()?;
         let pid_file = self.file("pid");

@@ -1,5 +1,5 @@
 //! Users of a cluster for trying: each knows as little as it needs. Nodes know proxies, each other and the operator; proxies know
-//! the app and the operator. All are known by certificate; the app has a secret, too.
+//! the app and the operator; the control plane knows nodes, proxies and the operator. All are known by certificate; the app has a secret, too.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use moneta_users::edit::{self, NewUser};
 use moneta_users::{Right, secret};
 
 use super::plan::{Plan, Process};
-use super::private;
+use super::{plan, private};
 
 /// The user of clients.
 pub const APP: &str = "app";
@@ -50,10 +50,23 @@ impl Users<'_> {
         let (secret, stored) = secret::generate().context("the system has no randomness")?;
         let app = user(APP, &[Right::Read, Right::Write], vec![APP.to_owned()]);
         let of_nodes = [user(PROXY, &OF_PROXY, named(true)), user(NODE, &OF_NODE, named(false)), operator()];
+        let registers = |name: &str, certificates| NewUser {
+            environments: vec!["default".to_owned()],
+            roles: vec!["register".to_owned()],
+            apps: vec![plan::APP.to_owned()],
+            ..user(name, &[], certificates)
+        };
+        let administers = NewUser {
+            environments: vec!["*".to_owned()],
+            roles: ["read", "operate", "administer"].map(str::to_owned).into(),
+            ..user(OPERATOR, &[Right::Stats], vec![OPERATOR.to_owned()])
+        };
+        let of_control = [registers(PROXY, named(true)), registers(NODE, named(false)), administers];
         let of_proxies = [NewUser { secret: Some(stored), ..app }, operator()];
-        for (proxy, users) in [(false, of_nodes.as_slice()), (true, &of_proxies)] {
+        let files = [(self.file(false), of_nodes.as_slice()), (self.file(true), &of_proxies)];
+        for (file, users) in files.into_iter().chain([(self.file_of_control(), of_control.as_slice())]) {
             let text = users.iter().try_fold(String::new(), |text, user| edit::add(&text, user));
-            private::write(&self.file(proxy), &text.map_err(|why| anyhow!("the users: {why}"))?)?;
+            private::write(&file, &text.map_err(|why| anyhow!("the users: {why}"))?)?;
         }
         private::write(&self.log_in(), &format!("{APP}:{secret}\n"))
     }
@@ -61,6 +74,15 @@ impl Users<'_> {
     /// The users of nodes or of proxies.
     fn file(&self, proxy: bool) -> PathBuf {
         self.0.join(if proxy { "users-of-proxies.toml" } else { "users-of-nodes.toml" })
+    }
+
+    fn file_of_control(&self) -> PathBuf {
+        self.0.join("users-of-control.toml")
+    }
+
+    /// The options of the control plane.
+    pub fn of_control(&self) -> [OsString; 2] {
+        ["--users".into(), self.file_of_control().into_os_string()]
     }
 
     /// The app's line for `--login-file`.

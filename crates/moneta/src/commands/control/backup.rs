@@ -4,14 +4,23 @@ use std::fs::{self, File};
 use std::io::{self, BufReader, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use clap::{Arg, ArgMatches, Command, value_parser};
+use clap::{Arg, ArgGroup, ArgMatches, Command, value_parser};
 use moneta_control::backup::Backup;
-use moneta_ledger::{Embedded, Ledger};
+use moneta_ledger::Ledger;
+use moneta_link::ControlUrl;
+use moneta_options::kinds::Kind;
 
-use crate::control_url;
+use super::ledger;
+use crate::options::of_control::ETCD;
+use crate::{control_url, outward};
+
+/// Members of etcd, as the value of one flag.
+#[derive(Clone, Debug)]
+struct Members(Vec<ControlUrl>);
 
 /// How long a backup may take.
 const PATIENCE: Duration = Duration::from_secs(3_600);
@@ -30,16 +39,30 @@ pub fn command() -> Command {
 /// The subcommand that puts one back.
 pub fn restore_command() -> Command {
     Command::new("restore")
-        .about("Make a ledger of a backup, in a folder that has none")
+        .about("Make a ledger of a backup, in a folder or an etcd that has none")
         .arg(file().help("The backup"))
         .arg(
             Arg::new("data")
                 .long("data")
                 .value_name("DIR")
-                .required(true)
                 .value_parser(value_parser!(PathBuf))
                 .help("The folder, as in --data of the control plane"),
         )
+        .arg(
+            Arg::new("etcd")
+                .long("etcd")
+                .value_name("URL,URL")
+                .value_parser(|text: &str| ETCD.read(text).map(Members).ok_or_else(|| ETCD.kind.range()))
+                .help("Members of etcd, as in --etcd of the control plane"),
+        )
+        .arg(
+            Arg::new("etcd_name")
+                .long("etcd-name")
+                .value_name("NAME")
+                .default_value("moneta")
+                .help("Where in etcd, as in --etcd-name of the control plane"),
+        )
+        .group(ArgGroup::new("ledger").args(["data", "etcd"]).required(true))
 }
 
 /// Takes a backup.
@@ -89,17 +112,22 @@ impl Drop for Beside {
 /// If the file is no whole backup, or the folder has a ledger with keys.
 pub fn restore(matches: &ArgMatches) -> anyhow::Result<()> {
     let path: &PathBuf = matches.get_one("file").context("clap asks for a file")?;
-    let folder: &PathBuf = matches.get_one("data").context("clap asks for a folder")?;
     let name = path.display();
     let file = File::open(path).with_context(|| format!("{name} cannot be read"))?;
     let Backup { revision, entries } =
         Backup::read(BufReader::new(file)).with_context(|| format!("{name} is no backup"))?;
     let count = entries.len();
-    super::make(folder).with_context(|| format!("`{}` cannot be made", folder.display()))?;
-    let ledger = Embedded::open(folder).with_context(|| format!("the ledger in `{}`", folder.display()))?;
+    let (ledger, place): (Arc<dyn Ledger>, String) = match matches.get_one::<PathBuf>("data") {
+        Some(folder) => (Arc::new(ledger::in_folder(folder)?), format!("`{}`", folder.display())),
+        None => {
+            let Members(urls) = matches.get_one("etcd").context("clap asks for a ledger")?;
+            let name: &String = matches.get_one("etcd_name").context("it has a name")?;
+            (ledger::on_etcd(urls, name, &outward::of_command())?, "etcd".to_owned())
+        }
+    };
     match pollster::block_on(ledger.fill(revision, entries)) {
         Ok(at) => writeln!(io::stdout(), "{count} keys, at {at}")?,
-        Err(error) => bail!("the ledger in `{}`: {error}", folder.display()),
+        Err(error) => bail!("the ledger in {place}: {error}"),
     }
     Ok(())
 }

@@ -1,0 +1,77 @@
+//! Members of etcd, as processes.
+
+use std::process::Command;
+
+use moneta_testkit::process::{Process, clean};
+use tempfile::TempDir;
+
+use crate::common::{steady_port, until};
+
+/// One member: its ports for clients and for the others.
+struct Place {
+    client: u16,
+    peer: u16,
+}
+
+/// An etcd on this machine, in folders that go with it.
+pub struct Etcd {
+    places: Vec<Place>,
+    processes: Vec<Option<Process>>,
+    folder: TempDir,
+}
+
+impl Etcd {
+    /// Starts so many members, and waits until they answer.
+    pub fn start(members: usize) -> Self {
+        let places: Vec<Place> = (0..members).map(|_| Place { client: steady_port(), peer: steady_port() }).collect();
+        let processes = places.iter().map(|_| None).collect();
+        let mut etcd = Self { places, processes, folder: tempfile::tempdir().expect("a folder") };
+        (0..members).for_each(|member| etcd.begin(member));
+        until("etcd answers", || etcd.leader().is_some());
+        etcd
+    }
+
+    /// Starts a member, for the first time or again.
+    pub fn begin(&mut self, member: usize) {
+        let url = |port: u16| format!("http://127.0.0.1:{port}");
+        let name = |member: usize| format!("m{member}");
+        let all = self.places.iter().enumerate().map(|(member, place)| format!("{}={}", name(member), url(place.peer)));
+        let all = all.collect::<Vec<_>>().join(",");
+        let Place { client, peer } = self.places[member];
+        // It goes with the test program, however that ends.
+        let mut command = clean("setpriv");
+        command.args(["--pdeathsig", "KILL", "etcd", "--name", &name(member), "--log-level", "error"]);
+        command.args(["--logger", "zap"]).arg("--data-dir").arg(self.folder.path().join(name(member)));
+        command.args(["--listen-client-urls", &url(client), "--advertise-client-urls", &url(client)]);
+        command.args(["--listen-peer-urls", &url(peer), "--initial-advertise-peer-urls", &url(peer)]);
+        command.args(["--initial-cluster", &all]);
+        self.processes[member] = Some(Process::start(&mut command));
+    }
+
+    /// Ends a member as a kill does.
+    pub fn kill(&mut self, member: usize) {
+        drop(self.processes[member].take());
+    }
+
+    /// Where all of them are, as `--etcd` takes it.
+    pub fn urls(&self) -> String {
+        let urls: Vec<String> = self.places.iter().map(|place| format!("http://127.0.0.1:{}", place.client)).collect();
+        urls.join(",")
+    }
+
+    /// The member that leads, if one that runs says so.
+    pub fn leader(&self) -> Option<usize> {
+        (0..self.places.len()).filter(|member| self.processes[*member].is_some()).find(|member| {
+            let place = format!("http://127.0.0.1:{}", self.places[*member].client);
+            let mut command = Command::new("etcdctl");
+            command.env("ETCDCTL_API", "3").args(["--endpoints", &place, "--command-timeout", "2s"]);
+            let Ok(output) = command.args(["endpoint", "status", "-w", "fields"]).output() else { return false };
+            let text = String::from_utf8_lossy(&output.stdout).into_owned();
+            let field = |name: &str| {
+                let line = text.lines().find(|line| line.starts_with(&format!("\"{name}\"")))?;
+                Some(line.split_once(':')?.1.trim().to_owned())
+            };
+            field("MemberID").is_some_and(|own| field("Leader") == Some(own))
+        })
+    }
+}
