@@ -41,7 +41,7 @@ SCRIPTS := .ci/run $(wildcard scripts/*.sh) fuzz/run.sh deploy/split/run.sh test
 # $(call needs,FOR): `make setup`, where something is missing.
 needs = @scripts/setup.sh --check $(1) || $(MAKE) --no-print-directory setup FOR="$(1)"
 
-.PHONY: help setup run cluster install build test test-engines test-zones hostile test-mixed test-python test-clients test-console console-pages test-go test-java lint fuzz crash miri bench microbench
+.PHONY: help setup run cluster install build test test-engines test-zones test-control hostile test-mixed test-python test-clients test-console console-pages test-go test-java lint fuzz crash miri bench microbench
 
 help:
 	@echo 'make setup         install what tests and lint need; FOR=clients for Go and Java. The others call it where something is missing'
@@ -51,6 +51,7 @@ help:
 	@echo 'make test          everything but RocksDB and the Go and Java clients; TEST_JOBS (2) test programs at a time'
 	@echo 'make test-engines  the engines on RocksDB and LMDB in a node; compiles RocksDB, 20 minutes on two cores'
 	@echo 'make test-zones    a cluster in network namespaces whose nodes and zones fail; a minute'
+	@echo 'make test-control  a control plane on etcd whose leaders and members are killed and stopped; minutes'
 	@echo 'make hostile       attackers beside good clients of a cluster in network namespaces; a minute'
 	@echo 'make test-mixed    a cluster of this build and of an older one (OLD), which it builds'
 	@echo 'make test-clients  real clients in Go and Java'
@@ -102,6 +103,11 @@ test-engines:
 test-zones: build
 	$(call needs,test zones)
 	MONETA_ZONES=$(ZONES) $(if $(PLOT),MONETA_ZONES_PLOT=$(abspath $(PLOT))) PATH=$$PATH:/usr/sbin $(CARGO) test $(TESTED) --test zones -- --ignored --nocapture a_cluster_loses
+
+# Long days of the control plane: etcd that loses its leaders, members that are stopped and killed, many instances silent at once.
+test-control: build
+	$(call needs,test)
+	$(CARGO) test $(TESTED) --test control -- --ignored --nocapture --test-threads 1
 
 # Attackers beside good clients of the same proxies; HOSTILE_SECONDS for each attack.
 hostile: build
