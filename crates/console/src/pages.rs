@@ -6,6 +6,7 @@ mod instance;
 mod key;
 mod log_in;
 mod overview;
+mod properties;
 mod query;
 
 use std::sync::Arc;
@@ -38,6 +39,7 @@ pub fn routes(console: &Arc<Console>) -> Vec<Route> {
         instance::routes(console),
         key::routes(console),
         query::routes(console),
+        properties::routes(console),
         audit::routes(console),
         log_in::routes(console),
         changes::routes(console),

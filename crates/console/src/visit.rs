@@ -8,6 +8,7 @@ pub(crate) enum Tab {
     Overview,
     Query,
     Key,
+    Properties,
     Audit,
     /// None of them.
     Other,
@@ -44,7 +45,7 @@ impl Visit {
         match tab {
             Tab::Key => self.operates,
             Tab::Audit => self.administers,
-            Tab::Overview | Tab::Query | Tab::Other => true,
+            Tab::Overview | Tab::Query | Tab::Properties | Tab::Other => true,
         }
     }
 }

@@ -148,7 +148,7 @@ fn fleet(count: usize) -> Vec<(String, Value)> {
 }
 
 /// Every page that is read, of a fleet as [`fleet`] makes it.
-const PAGES: [&str; 13] = [
+const PAGES: [&str; 14] = [
     "/console/default",
     "/console/default?page=1&filter=app",
     "/console/nothing-there",
@@ -161,6 +161,7 @@ const PAGES: [&str; 13] = [
     "/console/default/key",
     "/console/default/query?of=instances&where=status%20!%3D%20%22UP%22",
     "/console/default/query?of=slots&by=zone",
+    "/console/default/properties",
     "/console/default/audit",
 ];
 
@@ -230,6 +231,8 @@ fn names_of_the_fleet_are_text() {
         entries.push(instance("app", &id, record.clone()));
         // Keys of the ledger have no such names but by another writer's hand.
         entries.push(instance(name.replace('/', "|").as_str(), name.replace('/', "|").as_str(), record));
+        let property = json!({ "v": 1, "value": name, "version": 1, "by": name, "at": 1, "why": name });
+        entries.push((format!("env/default/properties/global/{}", name.replace('/', "|")), property));
         entries.push((format!("env/default/away/app/{id}"), json!({ "at": 1, "why": name })));
     }
     let slots: Vec<Value> =
@@ -256,6 +259,7 @@ fn names_of_the_fleet_are_text() {
         "/console/default/query?of=slots",
         "/console/default/audit",
         "/console/default/key",
+        "/console/default/properties",
         "/console/default?at=0s",
     ] {
         let page = served.page(path);
@@ -300,6 +304,17 @@ fn what_changes_something_takes_a_token_of_our_pages() {
     let (status, answer) = served.post(drain, &format!("token={token}&replica=r-a&on=true&why=x"));
     assert_eq!(status, 303, "{answer}");
     assert!(served.page("/console/default/apps/app-000").contains("is being drained"));
+    let properties = "/console/default/properties";
+    let set = "scope=global&name=%3Cscript%3E&value=1&how=now&why=x";
+    assert!(matches!(served.post(properties, set).0, 403 | 422));
+    let (status, answer) = served.post(properties, &format!("token={token}&{set}"));
+    assert!(status == 400 && answer.contains("&lt;script&gt;") && !answer.contains("<script>"), "{answer}");
+    for (page, body) in [("rollback", "version=1&expect=2"), ("rollout", "id=1&wish=abort")] {
+        let page = format!("{properties}/{page}");
+        assert!(matches!(served.post(&page, body).0, 403 | 422), "{page}");
+        let (status, answer) = served.post(&page, &format!("token={token}&{body}"));
+        assert!(matches!(status, 404 | 409), "{page}: {answer}");
+    }
     assert!(matches!(served.post("/console/default/key", "app=app-000&key=k").0, 403 | 422), "keys take a token, too");
     let (status, answer) = served.post("/console/default/key", &format!("token={token}&app=app-000&key=k"));
     assert!(status == 200 && answer.contains("No copy answers."), "{answer}");

@@ -81,7 +81,7 @@ impl Control {
     ///
     /// # Errors
     /// 503 if the ledger cannot be had.
-    pub(crate) async fn versions(
+    pub async fn versions(
         &self,
         environment: &str,
         (after, until): (u64, u64),
