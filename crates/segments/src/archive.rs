@@ -17,7 +17,23 @@ pub enum Created {
     Before,
 }
 
-/// Files that are written whole, once. Names have parts of letters, digits, `-`, `_`, `.`, and slashes between them.
+/// Refuses what is no name in an archive.
+///
+/// # Errors
+/// [`ErrorKind::InvalidInput`].
+pub fn check_name(name: &str) -> io::Result<()> {
+    let is_part = |part: &str| {
+        !part.is_empty()
+            && !part.starts_with('.')
+            && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'@' | b'='))
+    };
+    match name.split('/').all(is_part) {
+        true => Ok(()),
+        false => Err(io::Error::new(ErrorKind::InvalidInput, format!("{name:?} is no name in an archive"))),
+    }
+}
+
+/// Files that are written whole, once. Names have parts of letters, digits, `-`, `_`, `.`, `@`, `=`, and slashes between them.
 pub trait Archive: Debug + Send + Sync {
     /// Creates a small file, unless there is one of this name: of any number of processes that try, one does. When this returns, it
     /// outlives a loss of power.
@@ -38,7 +54,7 @@ pub trait Archive: Debug + Send + Sync {
     /// The store's; [`ErrorKind::NotFound`] if there is none.
     fn open(&self, name: &str) -> io::Result<Box<dyn Read + Send>>;
 
-    /// The names of all files whose name begins with `folder` and a slash, in their order.
+    /// The names of all files whose name begins with `folder` and a slash, in their order; of all, if it is empty.
     ///
     /// # Errors
     /// The store's. A folder that is not there has no files.
@@ -86,17 +102,8 @@ impl Directory {
     }
 
     fn place(&self, name: &str) -> io::Result<PathBuf> {
-        let is_part = |part: &str| {
-            !part.is_empty()
-                && !part.starts_with('.')
-                && part
-                    .bytes()
-                    .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'@' | b'='))
-        };
-        match name.split('/').all(is_part) {
-            true => Ok(self.path.join(name)),
-            false => Err(io::Error::new(ErrorKind::InvalidInput, format!("{name:?} is no name in an archive"))),
-        }
+        check_name(name)?;
+        Ok(self.path.join(name))
     }
 
     fn draft(&self, name: &str) -> io::Result<Draft> {
@@ -144,14 +151,19 @@ impl Archive for Directory {
         let mut names = Vec::new();
         let mut folders = vec![folder.to_owned()];
         while let Some(folder) = folders.pop() {
-            let entries = match fs::read_dir(self.place(&folder)?) {
+            let place = if folder.is_empty() { self.path.clone() } else { self.place(&folder)? };
+            let entries = match fs::read_dir(place) {
                 Err(error) if error.kind() == ErrorKind::NotFound => continue,
                 entries => entries?,
             };
             for entry in entries {
                 let entry = entry?;
                 let Ok(name) = entry.file_name().into_string() else { continue };
-                let name = format!("{folder}/{name}");
+                let name = if folder.is_empty() { name } else { format!("{folder}/{name}") };
+                // What is no name here was put there by others.
+                if check_name(&name).is_err() {
+                    continue;
+                }
                 match entry.file_type()?.is_dir() {
                     true => folders.push(name),
                     false if name.ends_with(DRAFT) => {}

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::archive::{Archive, Created, Upload};
 use crate::error::SegmentError;
+use crate::form::Form;
 use crate::segment::{Counts, Footer, Header, SegmentReader, SegmentWriter};
 
 /// The largest record of a segment, or of an end, in bytes.
@@ -182,19 +183,27 @@ impl Chain {
         }
     }
 
-    /// Begins the next segment.
+    /// A chain that has this segment alone, to read it.
+    #[must_use]
+    pub fn only(&self, segment: &Committed) -> Self {
+        let (archive, name) = (Arc::clone(&self.archive), self.name.clone());
+        Self { archive, name, start: segment.from.clone(), segments: vec![segment.clone()], done: None }
+    }
+
+    /// Begins the next segment. `begun`: Unix milliseconds.
     ///
     /// # Errors
     /// If the chain is done, or the archive does not take it.
-    pub fn begin(&self, source: &str, begun: u64, compresses: bool) -> Result<Draft, SegmentError> {
+    pub fn begin(&self, form: &Form, begun: u64) -> Result<Draft, SegmentError> {
         if self.done.is_some() {
             return Err(SegmentError::Done { chain: self.name.clone() });
         }
         let header = Header {
-            source: source.to_owned(),
+            source: form.source.clone(),
             from: self.end().to_owned(),
             begun,
-            compression: if compresses { "zstd".to_owned() } else { String::new() },
+            compression: if form.compresses { "zstd".to_owned() } else { String::new() },
+            listed: form.listed,
         };
         let number = self.segments.len() as u64;
         let mark = getrandom::u64().map_err(|error| SegmentError::archive(&self.name, error.into()))?;
@@ -292,20 +301,23 @@ impl Chain {
         names.iter().try_for_each(|name| self.archive.remove(name).map_err(|error| SegmentError::archive(name, error)))
     }
 
-    /// Removes segments that no record names and that are not among the next: what processes left that were killed. Only who alone
-    /// writes the chain may ask for it.
+    /// Removes segments that no record names and that no record can come to name, since their number has one: what processes left that
+    /// were killed. One that another is about to commit stays. Only who alone writes the chain may ask for it.
     ///
     /// # Errors
     /// If the archive does not answer.
     pub fn sweep(&self) -> Result<usize, SegmentError> {
         self.archive.tidy(&self.name).map_err(|error| SegmentError::archive(&self.name, error))?;
         let names = self.archive.list(&self.name).map_err(|error| SegmentError::archive(&self.name, error))?;
-        let named: Vec<String> = self.segments.iter().map(|segment| self.place(&segment.segment)).collect();
-        let left = names.iter().filter(|name| name.ends_with(".segment") && !named.contains(name));
         let mut removed = 0;
-        for name in left {
-            self.archive.remove(name).map_err(|error| SegmentError::archive(name, error))?;
-            removed += 1;
+        for name in names.iter().filter(|name| name.ends_with(".segment")) {
+            let file = name.rsplit('/').next().unwrap_or(name);
+            let number = file.split('-').next().and_then(|number| number.parse::<usize>().ok());
+            let Some(named) = number.and_then(|number| self.segments.get(number)) else { continue };
+            if named.segment != file {
+                self.archive.remove(name).map_err(|error| SegmentError::archive(name, error))?;
+                removed += 1;
+            }
         }
         Ok(removed)
     }

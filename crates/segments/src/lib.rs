@@ -29,15 +29,19 @@
 //! | module | what it holds |
 //! |---|---|
 //! | [`record`] | changes to and from bytes |
-//! | [`segment`] | header, blocks, footer: written and read in one pass |
-//! | [`archive`] | where files lie: create-only names; a directory |
+//! | [`form`], [`segment`] | header, blocks, footer: written and read in one pass |
+//! | [`archive`], [`probe`] | where files lie: create-only names; a directory; whether the names are |
+//! | [`claims`] | who does what, of processes that share work |
 //! | [`chain`] | segments in their order, without holes |
 //! | [`sink`], [`source`] | a chain as the end, and as the begin, of a feed's pump |
 
 pub mod archive;
 pub mod chain;
 mod checksum;
+pub mod claims;
 pub mod error;
+pub mod form;
+pub mod probe;
 pub mod record;
 pub mod segment;
 pub mod sink;
@@ -45,7 +49,10 @@ pub mod source;
 
 pub use archive::{Archive, Created, Directory};
 pub use chain::{Chain, Committed, Done};
+pub use claims::{Claim, Claims, Pulse, Taken};
 pub use error::SegmentError;
+pub use form::Form;
+pub use probe::probe;
 pub use segment::{Counts, Footer, Header, SegmentReader, SegmentWriter};
 pub use sink::ChainSink;
 pub use source::ChainSource;

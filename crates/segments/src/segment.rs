@@ -40,6 +40,9 @@ pub struct Header {
     pub begun: u64,
     /// How blocks are compressed: `zstd`, or empty.
     pub compression: String,
+    /// The changes are items by a list of keys: each key once, each item current when it was read. False: they are of a feed.
+    #[serde(default)]
+    pub listed: bool,
 }
 
 /// How many changes a segment has of each kind.

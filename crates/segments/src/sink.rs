@@ -7,20 +7,7 @@ use moneta_store::feed::Change;
 
 use crate::chain::{Chain, Draft};
 use crate::error::SegmentError;
-
-/// How segments are written.
-#[derive(Clone, Debug)]
-pub struct Form {
-    /// The source as segments name it.
-    pub source: String,
-    /// Bytes after which a segment ends, at the next mark.
-    pub segment_bytes: u64,
-    /// Blocks are compressed.
-    pub compresses: bool,
-}
-
-/// Bytes of a segment, unless something else is asked for.
-pub const SEGMENT_BYTES: u64 = 64 << 20;
+use crate::form::Form;
 
 /// Writes changes into segments. They end at marks: the pump's owner tells of these by [`ChainSink::reached`].
 pub struct ChainSink {
@@ -77,7 +64,7 @@ impl ChainSink {
 
     fn draft(&mut self) -> Result<&mut Draft, SegmentError> {
         if self.draft.is_none() {
-            self.draft = Some(self.chain.begin(&self.form.source, (self.now)(), self.form.compresses)?);
+            self.draft = Some(self.chain.begin(&self.form, (self.now)())?);
         }
         Ok(self.draft.as_mut().expect("it was begun"))
     }

@@ -8,8 +8,7 @@ use std::thread;
 use bytes::Bytes;
 use moneta_feed::{Begin, Change, Gap, Line, Mark, Next, Owner, Pump, PumpError, Rate, Settings, Sink, Source};
 use moneta_item::{ItemMeta, Version};
-use moneta_segments::sink::Form;
-use moneta_segments::{Archive, Chain, ChainSink, ChainSource, Created, Directory, SegmentError};
+use moneta_segments::{Archive, Chain, ChainSink, ChainSource, Created, Directory, Form, SegmentError};
 use moneta_store::feed::Set;
 
 fn archive(path: &Path) -> Arc<dyn Archive> {
@@ -18,6 +17,10 @@ fn archive(path: &Path) -> Arc<dyn Archive> {
 
 fn open(path: &Path) -> Result<Chain, SegmentError> {
     Chain::open(archive(path), "app/a0")
+}
+
+fn form() -> Form {
+    Form { source: "node".into(), segment_bytes: 0, compresses: true, listed: false }
 }
 
 fn set(number: u64) -> Change {
@@ -31,7 +34,7 @@ fn set(number: u64) -> Change {
 
 /// Adds a segment of these changes, up to the position of the last.
 fn add(chain: &mut Chain, numbers: std::ops::Range<u64>) -> Result<(), SegmentError> {
-    let mut draft = chain.begin("node", 1, true)?;
+    let mut draft = chain.begin(&form(), 1)?;
     for number in numbers.clone() {
         draft.writer.add(&set(number), 1000 + number).unwrap();
     }
@@ -64,7 +67,7 @@ fn a_chain_goes_on_where_it_ended() {
     assert_eq!((chain.end(), chain.segments().len()), ("", 0));
     add(&mut chain, 0..10).unwrap();
     // A segment that is not committed is nothing.
-    drop(chain.begin("node", 1, true).unwrap());
+    drop(chain.begin(&form(), 1).unwrap());
     let mut chain = open(folder.path()).unwrap();
     assert_eq!(chain.end(), "1-10");
     add(&mut chain, 10..15).unwrap();
@@ -170,9 +173,14 @@ fn sweeping_removes_what_killed_writers_left() {
     let folder = tempfile::tempdir().unwrap();
     let mut chain = open(folder.path()).unwrap();
     add(&mut chain, 0..2).unwrap();
-    fs::write(folder.path().join("app/a0/000000000001-0123456789abcdef.segment"), b"half").unwrap();
+    // One that lost its number, one that may yet be committed, and half a file.
+    for name in ["000000000000-0123456789abcdef.segment", "000000000001-0123456789abcdef.segment", "x-0123.new"] {
+        fs::write(folder.path().join("app/a0").join(name), b"half").unwrap();
+    }
     assert_eq!(open(folder.path()).unwrap().segments().len(), 1);
     assert_eq!(chain.sweep().unwrap(), 1);
+    assert!(folder.path().join("app/a0/000000000001-0123456789abcdef.segment").exists());
+    assert_eq!(fs::read_dir(folder.path().join("app/a0")).unwrap().count(), 3, "the rest is gone");
     assert_eq!(numbers(&told(chain, Begin::Since(0)).unwrap()), [0, 1]);
 }
 
@@ -208,7 +216,7 @@ fn a_pump_copies_a_chain_into_another() {
     (0..5).for_each(|number| add(&mut chain, number * 10..number * 10 + 10).unwrap());
     chain.finish(None).unwrap();
     let other = Chain::open(archive(folder.path()), "other").unwrap();
-    let form = Form { source: "a0".into(), segment_bytes: 2500, compresses: false };
+    let form = Form { source: "a0".into(), segment_bytes: 2500, compresses: false, listed: false };
     let sink = ChainSink::new(other, form, Box::new(|| 9));
     let settings = Settings {
         batch: 3,

@@ -16,6 +16,7 @@ fn header(compression: &str) -> Header {
         from: "7-12".into(),
         begun: 1_700_000_000_000,
         compression: compression.into(),
+        listed: false,
     }
 }
 
