@@ -9,8 +9,8 @@ use moneta_store::metric::{Metric, Reading, Unit};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::client_memory::{Holding, Kind, Ledger};
-use crate::latency::{Latencies, LatencyTotals};
-use moneta_store::OwnCounter;
+use crate::latency::{LatenciesByPolicy, LatencyTotals};
+use moneta_store::{OwnCounter, Policy};
 
 /// Whether the list of `stats` has a counter: `stats` if it does, `apart` if it has another place there or none.
 macro_rules! is_listed {
@@ -31,7 +31,7 @@ macro_rules! counters {
         pub struct WorkerCounters {
             $(#[doc = $help] pub $name: OwnCounter,)*
             /// Service times of commands.
-            pub latencies: Latencies,
+            pub latencies: LatenciesByPolicy,
             /// Memory held by the worker's connections.
             pub ledger: Ledger,
         }
@@ -180,11 +180,11 @@ impl Registry {
         *self.base.lock() = totals;
     }
 
-    /// Histograms of all workers, summed.
-    pub fn latencies(&self) -> LatencyTotals {
+    /// Histograms of all workers for one policy, summed.
+    pub fn latencies(&self, policy: Policy) -> LatencyTotals {
         let mut totals = LatencyTotals::default();
         for counters in self.lock().iter() {
-            totals.add(&counters.latencies);
+            totals.add(counters.latencies.of(policy));
         }
         totals
     }

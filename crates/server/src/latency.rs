@@ -10,7 +10,7 @@ use std::time::Instant;
 
 pub use moneta_store::latency::{Kind, SAMPLE};
 
-use moneta_store::OwnCounter;
+use moneta_store::{OwnCounter, Policy};
 
 /// Sub-buckets of one power of two, as a power of two: 4, so a bound is at most 25 % above the value.
 const SUB_BITS: u32 = 2;
@@ -92,6 +92,25 @@ impl Latencies {
     }
 }
 
+/// One worker's histograms, by the policy of the listeners that its clients came through: what moves items in bulk is judged by what
+/// the others have to wait.
+#[derive(Debug, Default)]
+pub struct LatenciesByPolicy {
+    online: Latencies,
+    batch: Latencies,
+}
+
+impl LatenciesByPolicy {
+    /// Those of a policy.
+    #[inline]
+    pub fn of(&self, policy: Policy) -> &Latencies {
+        match policy {
+            Policy::Online => &self.online,
+            Policy::Batch => &self.batch,
+        }
+    }
+}
+
 /// Picks the commands that are timed, one in [`SAMPLE`].
 pub(crate) struct Stopwatch<'a> {
     latencies: &'a Latencies,
@@ -168,6 +187,18 @@ impl LatencyTotals {
     /// The histogram of `kind`.
     pub fn of(&self, kind: Kind) -> &HistogramTotals {
         &self.0[kind as usize]
+    }
+}
+
+impl HistogramTotals {
+    /// The buckets that are not empty, as `BOUND:COUNT,…`, where a bound is in nanoseconds and `inf` above all.
+    pub fn words(&self) -> String {
+        let filled = self.buckets.iter().enumerate().filter(|(_, count)| **count > 0);
+        let word = |(index, count): (usize, &u64)| match bound(index) {
+            Some(bound) => format!("{bound}:{count}"),
+            None => format!("inf:{count}"),
+        };
+        filled.map(word).collect::<Vec<_>>().join(",")
     }
 }
 

@@ -128,7 +128,9 @@ fn histograms_are_cumulative_and_complete() {
         let mut found: Vec<(f64, f64)> = seen
             .samples
             .iter()
-            .filter(|(name, _)| name.starts_with(prefix) && name.contains(&format!("command=\"{command}\"")))
+            .filter(|(name, _)| {
+                name.starts_with(prefix) && name.contains(&format!("command=\"{command}\",policy=\"online\""))
+            })
             .map(|(name, &count)| {
                 let bound = name.split("le=\"").nth(1).unwrap().split('"').next().unwrap();
                 (bound.parse().unwrap_or(f64::INFINITY), count)
@@ -140,8 +142,8 @@ fn histograms_are_cumulative_and_complete() {
     let gets = buckets("get");
     assert!(gets.windows(2).all(|pair| pair[0].1 <= pair[1].1), "{gets:?}");
     assert_eq!(gets.last(), Some(&(f64::INFINITY, count)));
-    assert_eq!(seen.get("moneta_command_duration_seconds_count{command=\"get\"}"), count);
-    assert!(seen.get("moneta_command_duration_seconds_sum{command=\"get\"}") > 0.0);
+    assert_eq!(seen.get("moneta_command_duration_seconds_count{command=\"get\",policy=\"online\"}"), count);
+    assert!(seen.get("moneta_command_duration_seconds_sum{command=\"get\",policy=\"online\"}") > 0.0);
     assert_eq!(buckets("set").last(), Some(&(f64::INFINITY, 0.0)));
 }
 

@@ -8,6 +8,7 @@ use crate::client_memory;
 use crate::counters::Totals;
 use crate::feed::ReaderState;
 use crate::latency::{self, HistogramTotals, Kind};
+use crate::node::Policy;
 
 /// Writes that compared CAS values, which also count as sets.
 fn compared(totals: &Totals) -> u64 {
@@ -164,10 +165,16 @@ pub(super) const TABLE: &[Reading<Snapshot>] = &[
         Unit::Seconds,
         "Time of commands from decoded to encoded, waits for tiers and nodes included; one in 61 is timed and stands for all.",
     )
-    .labels(&["command"])
+    .labels(&["command", "policy"])
     .read(|now| {
-        let of = |all: Values, kind: Kind| all.and([kind.name()], histogram(now.latencies.of(kind)));
-        Kind::ALL.into_iter().fold(Values::NONE, of)
+        now.latencies.iter().fold(Values::NONE, |all, (policy, latencies)| {
+            let name = match policy {
+                Policy::Online => "online",
+                Policy::Batch => "batch",
+            };
+            let of = |all: Values, kind: Kind| all.and([kind.name(), name], histogram(latencies.of(kind)));
+            Kind::ALL.into_iter().fold(all, of)
+        })
     }),
 ];
 
@@ -183,17 +190,17 @@ const FIRST_BOUND_BITS: u32 = 10;
 /// Last bound shown: 1.07 s.
 const LAST_BOUND_BITS: u32 = 30;
 
-/// Bounds in seconds with the commands between each and the one before. The workers' buckets are finer; a scrape gets one
-/// per power of two.
+/// Bounds in seconds with the commands between each and the one before. The workers' buckets are finer; a scrape gets the powers of
+/// two, and what lies halfway between.
 fn histogram(totals: &HistogramTotals) -> metric::Histogram {
-    let mut shown: Vec<(f64, u64)> = (FIRST_BOUND_BITS..=LAST_BOUND_BITS)
-        .map(|bits| ((1u64 << bits) as f64 / 1e9, 0))
-        .chain(std::iter::once((f64::INFINITY, 0)))
-        .collect();
+    let halfway = |bits: u32| [1u64 << bits, 3 << (bits - 1)];
+    let bounds: Vec<u64> =
+        (FIRST_BOUND_BITS..LAST_BOUND_BITS).flat_map(halfway).chain([1 << LAST_BOUND_BITS]).collect();
+    let seconds = bounds.iter().map(|bound| *bound as f64 / 1e9).chain([f64::INFINITY]);
+    let mut shown: Vec<(f64, u64)> = seconds.map(|bound| (bound, 0)).collect();
     for (index, &count) in totals.buckets.iter().enumerate() {
-        let bits = latency::bound(index).map_or(u32::MAX, |bound| bound.next_power_of_two().trailing_zeros());
-        let place = bits.clamp(FIRST_BOUND_BITS, LAST_BOUND_BITS + 1) - FIRST_BOUND_BITS;
-        shown[place as usize].1 += count;
+        let place = latency::bound(index).map_or(bounds.len(), |own| bounds.partition_point(|bound| *bound < own));
+        shown[place].1 += count;
     }
     metric::Histogram { buckets: shown, sum: totals.sum as f64 / 1e9 }
 }
@@ -222,7 +229,7 @@ mod tests {
         totals.add(&worker);
         let shown = histogram(totals.of(Kind::Get)).buckets;
         assert_eq!(shown.first(), Some(&(1.024e-6, 2)));
-        assert_eq!(shown[1], (2.048e-6, 2));
+        assert_eq!((shown[1].1, shown[2]), (1, (2.048e-6, 1)));
         assert_eq!(shown[shown.len() - 2].1, 2);
         assert_eq!(shown.last(), Some(&(f64::INFINITY, 2)));
     }

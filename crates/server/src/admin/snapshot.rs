@@ -4,7 +4,7 @@ use crate::client_memory::Holding;
 use crate::counters::Totals;
 use crate::feed::ReaderState;
 use crate::latency::LatencyTotals;
-use crate::node::Node;
+use crate::node::{Node, Policy};
 
 /// The source values of all metrics but the store's.
 #[derive(Debug)]
@@ -12,7 +12,7 @@ pub(super) struct Snapshot {
     /// Sums over workers.
     pub(super) totals: Totals,
     /// Service times.
-    pub(super) latencies: LatencyTotals,
+    pub(super) latencies: [(Policy, LatencyTotals); 2],
     /// Memory held for clients.
     pub(super) held: Holding,
     /// Limit on that, in bytes.
@@ -42,7 +42,7 @@ impl Snapshot {
     pub(super) fn of(node: &Node) -> Self {
         Self {
             totals: node.registry.totals(),
-            latencies: node.registry.latencies(),
+            latencies: [Policy::Online, Policy::Batch].map(|policy| (policy, node.registry.latencies(policy))),
             held: node.registry.holding().and(&node.client_memory.beside()),
             client_memory: node.client_memory.limit() as u64,
             max_connections: node.live.max_connections() as u64,

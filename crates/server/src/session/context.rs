@@ -6,6 +6,7 @@ use moneta_store::{Cx, Key, Op, Report, Store, Unseen, component};
 
 use crate::counters::WorkerCounters;
 use crate::departures;
+use crate::latency::Latencies;
 use crate::node::Node;
 use crate::prefixes::Use;
 
@@ -22,6 +23,12 @@ pub struct Worker {
 }
 
 impl Worker {
+    /// Its histograms for the policy of these operations.
+    #[inline]
+    pub(crate) fn latencies(&self) -> &Latencies {
+        self.counters.latencies.of(self.cx.policy())
+    }
+
     /// The store's report.
     pub(crate) fn report(&self) -> Report {
         component::report(&self.store, &self.cx)

@@ -227,7 +227,7 @@ impl Session {
         let mut consumed = 0;
         // The first request is often the only one; requests after it are pipelined.
         let mut looked_ahead = usize::from(!(self.reads_together && !LIMITED && begins_pipelined(input)));
-        let mut stopwatch = Stopwatch::new(&worker.counters.latencies);
+        let mut stopwatch = Stopwatch::new(worker.latencies());
         let mut requests_left = worker.node.settings.requests_per_event;
         loop {
             if output.len() >= high_water || self.is_held_up(worker, high_water) {

@@ -308,7 +308,7 @@ impl Parked {
                         self.failed.push((*get, why));
                     }
                     if let Some((kind, started)) = *timed {
-                        worker.counters.latencies.record(kind, started);
+                        worker.latencies().record(kind, started);
                     }
                     self.changes -= usize::from(waiting.changes());
                     self.waiting -= 1;
@@ -345,7 +345,7 @@ impl Session {
     pub(super) fn time(&mut self, worker: &Worker, kind: Kind, started: Instant) {
         let is_parked = self.extras.as_mut().is_some_and(|extras| extras.parked.time_last(kind, started));
         if !is_parked {
-            worker.counters.latencies.record(kind, started);
+            worker.latencies().record(kind, started);
         }
     }
 }

@@ -8,6 +8,8 @@ use moneta_store::StoreStats;
 use moneta_store::metric::{Sample, Value};
 
 use crate::counters::Totals;
+use crate::latency::Kind;
+use crate::node::Policy;
 use crate::session::Worker;
 use crate::version::{MONETA_VERSION, VERSION};
 
@@ -62,6 +64,9 @@ impl From<&Value> for StatisticValue {
 pub fn general(worker: &Worker) -> Vec<Statistic> {
     let report = worker.report();
     let mut told = of_server(worker, &report.stats);
+    // What `moneta copy` and its kin go slower for.
+    let online = worker.node.registry.latencies(Policy::Online);
+    told.push(("online_get_durations".into(), StatisticValue::Text(online.of(Kind::Get).words())));
     told.extend(report.samples().iter().filter_map(statistic));
     told
 }
