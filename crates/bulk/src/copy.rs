@@ -9,11 +9,13 @@ use serde::Serialize;
 
 use crate::dump::feed_request;
 use crate::error::BulkError;
+use crate::governor::RateConfig;
 use crate::metered::{Metered, Moment};
 use crate::passage::{Checkpoint, Ended, Gaps, Passage};
-use crate::populate::{CLOCKS, ON_THE_WAY};
+use crate::populating::{CLOCKS, ON_THE_WAY};
 use crate::server::Server;
 use crate::target::{Place, TargetSink, Written};
+use crate::throttle::Throttle;
 use crate::walk::WalkSource;
 use crate::watch::{Counters, Counts, Watch};
 use crate::which::Which;
@@ -38,8 +40,8 @@ pub struct CopyConfig {
     pub strict: bool,
     /// By lists of keys, also where feeds would do.
     pub walk: bool,
-    /// Bytes a second of all sources together; 0: as fast as it goes.
-    pub rate: u64,
+    /// How fast it may go, all its sources together.
+    pub rate: RateConfig,
     /// Largest value that is taken, in bytes.
     pub value_max: usize,
 }
@@ -79,8 +81,10 @@ pub fn copy(config: &CopyConfig, watch: &dyn Watch) -> Result<Copied, BulkError>
         base: Counters::default(),
         changes: Counters::default(),
         ends: AtomicBool::new(false),
-        rate: config.rate.div_ceil(sources.len().max(1) as u64),
+        throttle: config.rate.throttle(),
     };
+    let servers = config.from.nodes.iter().chain(&config.to.nodes).cloned();
+    let _governor = config.rate.govern(servers, vec![job.throttle.clone()])?;
     let run = |source| {
         let ended = job.run(source);
         // A copy that lacks the part of one source is none.
@@ -137,14 +141,13 @@ struct Job<'a> {
     base: Counters,
     changes: Counters,
     ends: AtomicBool,
-    /// Of each source.
-    rate: u64,
+    throttle: Throttle,
 }
 
 impl Job<'_> {
     fn passage<'p>(&'p self, from: &'p str, counters: &'p Counters, gaps: Gaps) -> Passage<'p> {
         let failures = if gaps == Gaps::End { None } else { Some(FAILURES) };
-        Passage { watch: self.watch, counters, from, gaps, failures, ends: &self.ends, rate: self.rate }
+        Passage { watch: self.watch, counters, from, gaps, failures, ends: &self.ends }
     }
 
     fn feed(&self, source: &Server, follow: bool, counters: &Counters) -> Metered<NodeSource> {
@@ -152,7 +155,7 @@ impl Job<'_> {
         let request = feed_request(which, follow, READER);
         let moment = if self.config.strict { Moment::Before(ON_THE_WAY) } else { Moment::Told };
         let node = NodeSource::new(source.endpoint.clone(), request, self.config.value_max);
-        Metered::new(node, which.clone(), moment, counters.clone())
+        Metered::new(node, which.clone(), moment, counters.clone()).throttled(&self.throttle)
     }
 
     /// All of one source. True: all that it held was read.
@@ -179,7 +182,7 @@ impl Job<'_> {
             let (which, value_max) = (self.config.which.clone(), self.config.value_max);
             let walk = WalkSource::new(source.endpoint.clone(), which, value_max, self.base.clone());
             let moment = if self.config.strict { Moment::Before(CLOCKS) } else { Moment::Current };
-            let walk = Metered::new(walk, Which::default(), moment, self.base.clone());
+            let walk = Metered::new(walk, Which::default(), moment, self.base.clone()).throttled(&self.throttle);
             let passage = self.passage(&name, &self.base, Gaps::Pass);
             let (returned, ended) = passage.run(walk, sink, Begin::Since(0), false);
             sink = returned;

@@ -15,15 +15,16 @@ use std::time::{Duration, Instant};
 
 use moneta_feed::{Begin, Change, FeedPlace, Mark, NodeSource, Request, Sink, SinkError, Wanted};
 use moneta_net::Endpoint;
-use moneta_segments::sink::Form;
-use moneta_segments::{Archive, Chain, ChainSink, SegmentError};
+use moneta_segments::{Archive, Chain, ChainSink, Form, SegmentError};
 use serde::Serialize;
 
 use crate::error::BulkError;
+use crate::governor::RateConfig;
 use crate::metered::{Metered, Moment};
 use crate::moment::millis;
 use crate::passage::{Checkpoint, Ended, Gaps, Passage};
 use crate::server::Server;
+use crate::throttle::Throttle;
 use crate::walk::WalkSource;
 use crate::watch::{Counters, Counts, Watch};
 use crate::which::Which;
@@ -55,8 +56,8 @@ pub struct DumpConfig {
     pub follow: bool,
     /// By the list of keys, also where the feed would do.
     pub walk: bool,
-    /// Bytes a second; 0: as fast as it goes.
-    pub rate: u64,
+    /// How fast it may go, all its sources together.
+    pub rate: RateConfig,
     /// Largest value that is taken, in bytes.
     pub value_max: usize,
     /// Bytes after which a segment ends.
@@ -84,7 +85,11 @@ pub struct Dumped {
 /// If the server does not answer, the archive does not take it or has a dump of something else, or changes are missing.
 pub fn dump(config: &DumpConfig, archive: &Arc<dyn Archive>, watch: &dyn Watch) -> Result<Dumped, BulkError> {
     let server = Server::look(&config.node)?;
-    let job = Job { config, archive, watch, server: &server, name: format!("{}{}", server.name(), config.which) };
+    let name = format!("{}{}", server.name(), config.which);
+    // The changes beside a base have a bound to themselves, or they would wait for it, and the log would not.
+    let throttles = [config.rate.throttle(), config.rate.throttle()];
+    let _governor = config.rate.govern([config.node.clone()], throttles.to_vec())?;
+    let job = Job { config, archive, watch, server: &server, name, throttles };
     let base = job.chain(BASE)?;
     if config.follow {
         server.cursor()?;
@@ -108,6 +113,8 @@ struct Job<'a> {
     server: &'a Server,
     /// As segments name the source: which items they hold is a part of it.
     name: String,
+    /// Of the base, and of changes.
+    throttles: [Throttle; 2],
 }
 
 impl Job<'_> {
@@ -135,11 +142,12 @@ impl Job<'_> {
         self.chain(&name)
     }
 
-    fn end(&self, chain: Chain, commit_every: Option<Duration>) -> ChainEnd {
+    fn end(&self, chain: Chain, listed: bool, commit_every: Option<Duration>) -> ChainEnd {
         let form = Form {
             source: self.name.clone(),
             segment_bytes: self.config.segment_bytes,
             compresses: self.config.compresses,
+            listed,
         };
         let sink = ChainSink::new(chain, form, Box::new(millis));
         ChainEnd { sink, commit_every, committed: Instant::now(), last: None }
@@ -147,15 +155,15 @@ impl Job<'_> {
 
     fn passage<'p>(&'p self, counters: &'p Counters, gaps: Gaps, ends: &'p AtomicBool) -> Passage<'p> {
         let failures = if gaps == Gaps::End { None } else { Some(FAILURES) };
-        let rate = self.config.rate;
-        Passage { watch: self.watch, counters, from: &self.name, gaps, failures, ends, rate }
+        Passage { watch: self.watch, counters, from: &self.name, gaps, failures, ends }
     }
 
     fn feed(&self, follow: bool, counters: &Counters) -> Metered<NodeSource> {
         let which = &self.config.which;
         let request = feed_request(which, follow, READER);
         let source = NodeSource::new(self.config.node.clone(), request, self.config.value_max);
-        Metered::new(source, which.clone(), Moment::Told, counters.clone())
+        let throttle = &self.throttles[usize::from(follow)];
+        Metered::new(source, which.clone(), Moment::Told, counters.clone()).throttled(throttle)
     }
 
     fn base(&self, base: Chain, dumped: &mut Dumped) -> Result<(), BulkError> {
@@ -174,7 +182,7 @@ impl Job<'_> {
             self.watch.phase("base, by the feed", self.server.items);
             let from = end.filter(|_| goes_on).map_or(Begin::Since(0), Begin::Cursor);
             let passage = self.passage(&counters, Gaps::EndUnlessBefore, &nothing);
-            let (sink, ended) = passage.run(self.feed(false, &counters), self.end(base, None), from, false);
+            let (sink, ended) = passage.run(self.feed(false, &counters), self.end(base, false, None), from, false);
             dumped.base = counters.counts();
             match ended? {
                 Ended::Over => {
@@ -209,7 +217,7 @@ impl Job<'_> {
         };
         let (changed, has_failed) = (Counters::default(), AtomicBool::new(false));
         let beside = Beside { watch: self.watch, is_alone: AtomicBool::new(false) };
-        let following = Job { watch: &beside, name: self.name.clone(), ..*self };
+        let following = Job { watch: &beside, name: self.name.clone(), throttles: self.throttles.clone(), ..*self };
         let ended = thread::scope(|scope| {
             let follower = self.config.follow.then(|| {
                 scope.spawn(|| {
@@ -227,8 +235,9 @@ impl Job<'_> {
                 counters.clone(),
             );
             let source = Metered::new(source, Which::default(), Moment::Told, counters.clone());
+            let source = source.throttled(&self.throttles[0]);
             let passage = self.passage(&counters, Gaps::Pass, &has_failed);
-            let (sink, ended) = passage.run(source, self.end(base, None), Begin::Since(0), false);
+            let (sink, ended) = passage.run(source, self.end(base, true, None), Begin::Since(0), false);
             let ended = ended.and_then(|ended| match ended {
                 Ended::Over => sink.finish(Some(&to), watermark).map(|_| true).map_err(BulkError::from),
                 _ => Ok(false),
@@ -263,7 +272,7 @@ impl Job<'_> {
             reason: "told no feed when its base was read: there are no changes to follow".to_owned(),
         })?;
         let passage = self.passage(counters, Gaps::End, ends);
-        let sink = self.end(chain, Some(COMMIT_EVERY));
+        let sink = self.end(chain, false, Some(COMMIT_EVERY));
         let (_, ended) = passage.run(self.feed(true, counters), sink, Begin::Cursor(place), true);
         match ended? {
             Ended::Gap(gap) => Err(BulkError::Gap { server: self.server.name(), gap }),

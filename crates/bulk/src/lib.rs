@@ -15,23 +15,32 @@
 //! |---|---|
 //! | [`server`] | what a server is: versions, feed, tier |
 //! | [`walk`], `keys`, `queue`, `values` | a server's items by its list of keys |
+//! | [`cachemover`] | the files of Netflix's Cachemover |
 //! | [`metered`] | a source whose changes are counted, and trimmed |
 //! | [`create`], [`target`] | where items go: nodes, each key to its own |
+//! | [`throttle`], [`law`], [`governor`] | how fast a job goes, and who is to make it go slower |
 //! | `passage` | one run of the pump |
+//! | `populating`, `share` | several processes that populate from one archive |
 //! | [`mod@dump`], [`mod@populate`], [`mod@copy`] | the jobs |
 
+pub mod cachemover;
 pub mod copy;
 pub mod create;
 pub mod dump;
 pub mod error;
+pub mod governor;
 mod keys;
+pub mod law;
 pub mod metered;
 mod moment;
 mod passage;
 pub mod populate;
+mod populating;
 mod queue;
 pub mod server;
+mod share;
 pub mod target;
+pub mod throttle;
 mod values;
 pub mod walk;
 pub mod watch;
@@ -40,9 +49,12 @@ pub mod which;
 pub use copy::{CopyConfig, copy};
 pub use dump::{DumpConfig, dump};
 pub use error::BulkError;
-pub use populate::{PopulateConfig, populate};
+pub use governor::RateConfig;
+pub use populate::populate;
+pub use populating::{PopulateConfig, Populated, Share};
 pub use server::Server;
 pub use target::{Place, Written};
+pub use throttle::Throttle;
 pub use walk::WalkSource;
 pub use watch::{Counters, Counts, Watch};
 pub use which::Which;

@@ -1,10 +1,17 @@
 //! A source whose changes are counted, and trimmed to what is wanted of them.
 
+use std::thread::sleep;
+use std::time::Duration;
+
 use moneta_feed::{Begin, Change, Line, Next, Set, Source, SourceError};
 
 use crate::moment::millis;
+use crate::throttle::Throttle;
 use crate::watch::{Counted, Counters};
 use crate::which::Which;
+
+/// Longest pause before it is looked whether the job is to end.
+const PAUSE: Duration = Duration::from_millis(200);
 
 /// Of what moment the items count that a source tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,12 +31,21 @@ pub struct Metered<S> {
     which: Which,
     moment: Moment,
     counters: Counters,
+    throttle: Throttle,
+    /// The throttle held back the last change, not the source: that is not waited for, since it may have all that it is going to have.
+    is_held: bool,
 }
 
 impl<S: Source> Metered<S> {
     /// Counts what `source` tells.
     pub fn new(source: S, which: Which, moment: Moment, counters: Counters) -> Self {
-        Self { source, which, moment, counters }
+        Self { source, which, moment, counters, throttle: Throttle::of(0, 0), is_held: false }
+    }
+
+    /// The same, no faster than `throttle` says.
+    #[must_use]
+    pub fn throttled(self, throttle: &Throttle) -> Self {
+        Self { throttle: throttle.clone(), ..self }
     }
 
     fn is_wanted(&self, change: &Change) -> bool {
@@ -81,6 +97,36 @@ impl<S: Source> Source for Metered<S> {
     }
 
     fn next(&mut self) -> Result<Next, SourceError> {
+        self.is_held = !self.throttle.left().is_zero();
+        if self.is_held {
+            return Ok(Next::Lacking(1));
+        }
+        let next = self.passed_on()?;
+        if let Next::Line(Line::Change(change)) = &next {
+            self.throttle.sent(change.size() as u64);
+        }
+        Ok(next)
+    }
+
+    fn is_ready(&self) -> bool {
+        self.source.is_ready()
+    }
+
+    fn wait(&mut self, bytes: usize) -> Result<(), SourceError> {
+        if !self.is_held {
+            return self.source.wait(bytes);
+        }
+        sleep(self.throttle.left().min(PAUSE));
+        Ok(())
+    }
+
+    fn set_rate(&mut self, rate: u64) -> Result<bool, SourceError> {
+        self.source.set_rate(rate)
+    }
+}
+
+impl<S: Source> Metered<S> {
+    fn passed_on(&mut self) -> Result<Next, SourceError> {
         loop {
             return Ok(match self.source.next()? {
                 Next::Line(Line::Change(change)) if !self.is_wanted(&change) => continue,
@@ -93,17 +139,5 @@ impl<S: Source> Source for Metered<S> {
                 other => other,
             });
         }
-    }
-
-    fn is_ready(&self) -> bool {
-        self.source.is_ready()
-    }
-
-    fn wait(&mut self, bytes: usize) -> Result<(), SourceError> {
-        self.source.wait(bytes)
-    }
-
-    fn set_rate(&mut self, rate: u64) -> Result<bool, SourceError> {
-        self.source.set_rate(rate)
     }
 }

@@ -64,8 +64,6 @@ pub(crate) struct Passage<'a> {
     pub(crate) failures: Option<u32>,
     /// Set when another part of the job has ended in a way that ends this one.
     pub(crate) ends: &'a AtomicBool,
-    /// Bytes a second; 0: as fast as it goes.
-    pub(crate) rate: u64,
 }
 
 impl Passage<'_> {
@@ -87,7 +85,7 @@ impl Passage<'_> {
             large: None,
             large_bytes: usize::MAX,
         };
-        let mut pump = Pump::new(source, sink, settings, Rate::of(self.rate), place, 0);
+        let mut pump = Pump::new(source, sink, settings, Rate::default(), place, 0);
         let mut owner = RunOwner { passage: &self, gap: None, failed: 0, told: Instant::now() };
         let ended = pump.run(&mut owner);
         let gap = owner.gap;

@@ -36,7 +36,7 @@ pub struct Place {
     pub name: String,
     /// Its nodes.
     pub nodes: Vec<Endpoint>,
-    /// Which of them has a key.
+    /// Which of them has a key; a number that none has: none, and what is of the key is not written.
     pub node_of: NodeOf,
 }
 
@@ -86,6 +86,23 @@ impl Written {
             over: self.over + other.over,
             refused: self.refused + other.refused,
             untold: self.untold + other.untold,
+        }
+    }
+}
+
+impl Written {
+    /// What came after `before`, of the same target.
+    #[must_use]
+    pub fn since(self, before: Self) -> Self {
+        Self {
+            taken: self.taken - before.taken,
+            superseded: self.superseded - before.superseded,
+            unsure: self.unsure - before.unsure,
+            created: self.created - before.created,
+            there: self.there - before.there,
+            over: self.over - before.over,
+            refused: self.refused - before.refused,
+            untold: self.untold - before.untold,
         }
     }
 }
@@ -189,13 +206,15 @@ impl TargetSink {
 
 impl Sink for TargetSink {
     fn take(&mut self, changes: Vec<Change>) -> Result<(), SinkError> {
-        if let [node] = &mut self.nodes[..] {
-            return node.take(changes);
-        }
         let mut shares: Vec<Vec<Change>> = self.nodes.iter().map(|_| Vec::new()).collect();
         for change in changes {
             match change.key() {
-                Some(key) => shares[(self.node_of)(key)].push(change),
+                // What is of no node here is not wanted.
+                Some(key) => {
+                    if let Some(share) = shares.get_mut((self.node_of)(key)) {
+                        share.push(change);
+                    }
+                }
                 // Flushes are of all nodes.
                 None => shares.iter_mut().for_each(|share| share.push(change.clone())),
             }

@@ -5,7 +5,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use moneta_bulk::{Counts, DumpConfig, Watch, Which, dump};
+use moneta_bulk::{Counts, DumpConfig, RateConfig, Watch, Which, dump};
 use moneta_net::{Address, Endpoint};
 use moneta_segments::archive::Upload;
 use moneta_segments::{Archive, Chain, Created, Directory};
@@ -106,7 +106,7 @@ fn a_dump_that_ran_out_of_room_is_not_done_and_is_done_by_the_next() {
         which: Which::default(),
         follow: false,
         walk: false,
-        rate: 0,
+        rate: RateConfig::default(),
         value_max: 1 << 20,
         segment_bytes: 300_000,
         compresses: false,

@@ -1,0 +1,237 @@
+//! One of several processes that populate a place from one archive, each some of its segments.
+//!
+//! ```text
+//!  base      a segment is a task (see `moneta_segments::claims`): taken from the first one on, while the base is still being written
+//!  changes   one task, once all of the base is done: who has it keeps in claims/NAME/changes.place how far it is
+//! ```
+//!
+//! A segment is done once its items are at their target. Who dies leaves its segment to another, which writes all of it again: that
+//! changes nothing, since items go by version, or are created where nothing is.
+
+use std::collections::BTreeSet;
+use std::io::{ErrorKind, Read};
+use std::sync::Arc;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use moneta_feed::{Begin, Kept};
+use moneta_segments::{Archive, Chain, Claim, Claims, Done, SegmentError, Taken};
+use serde::Serialize;
+
+use crate::dump::{BASE, CHANGES};
+use crate::error::BulkError;
+use crate::passage::Ended;
+use crate::populating::{Job, Populated, Populating, Share, check};
+use crate::target::{TargetSink, Written};
+use crate::watch::Counters;
+
+/// How often it is looked whether there is something to do.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How often it is written down how far the changes are.
+const KEEP_EVERY: Duration = Duration::from_secs(2);
+/// The task that is all changes.
+const ALL_CHANGES: &str = "changes";
+/// The file, among the claims, that says how far the changes are.
+const PLACE: &str = "changes.place";
+/// The most bytes of it.
+const PLACE_MAX: u64 = 4096;
+
+/// What is said of a segment that is done.
+#[derive(Serialize)]
+struct Said<'a> {
+    holder: &'a str,
+    written: Written,
+}
+
+/// Populates together with all others of the same name.
+pub(crate) fn populate(job: &Job<'_>, share: &Share) -> Result<Populated, BulkError> {
+    let folder = format!("claims/{}", share.name);
+    let join = || Claims::join(Arc::clone(job.archive), &folder, &machine(), share.pulse);
+    let claims = join().map_err(|error| SegmentError::Archive { name: folder.clone(), source: error })?;
+    let target = TargetSink::new(&job.config.place, job.servers)?;
+    let sink = Some(Populating { target, keep: None });
+    let mut sharing = Sharing { job, folder, claims, sink, counters: Counters::default(), listed: None, segments: 0 };
+    job.watch.phase(&format!("base, shared as {}", share.name), None);
+    let done = sharing.base();
+    let mut populated = Populated { base: sharing.counters.counts(), ..Populated::default() };
+    if let Some(done) = done? {
+        populated.done = true;
+        if job.config.follow {
+            let counters = Counters::default();
+            let followed = sharing.changes(&done, &counters);
+            populated.changes = counters.counts();
+            followed?;
+        }
+    }
+    populated.segments = sharing.segments;
+    populated.written = sharing.sink.map(|sink| sink.target.written()).unwrap_or_default();
+    Ok(populated)
+}
+
+/// This machine's name, for people.
+fn machine() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    format!("{}-{}", name.trim(), std::process::id())
+}
+
+struct Sharing<'a> {
+    job: &'a Job<'a>,
+    folder: String,
+    claims: Claims,
+    /// `None` while a passage has it, and after one that failed.
+    sink: Option<Populating>,
+    counters: Counters,
+    /// The base is one by a list of keys; `None`: it has no segment yet.
+    listed: Option<bool>,
+    /// How many were done here.
+    segments: u64,
+}
+
+impl Sharing<'_> {
+    fn failed(&self, source: std::io::Error) -> BulkError {
+        SegmentError::Archive { name: self.folder.clone(), source }.into()
+    }
+
+    /// Segments of the base until all are done; `None`: its user ended it.
+    fn base(&mut self) -> Result<Option<Done>, BulkError> {
+        let mut base = Chain::open(Arc::clone(self.job.archive), BASE)?;
+        loop {
+            if self.job.watch.should_stop() {
+                return Ok(None);
+            }
+            self.look_at(&base)?;
+            let tasks: Vec<String> = base.segments().iter().map(|segment| segment.segment.clone()).collect();
+            match self.claims.take(&tasks).map_err(|error| self.failed(error))? {
+                Taken::Claim(claim) => {
+                    if !self.segment(&base, claim)? {
+                        return Ok(None);
+                    }
+                }
+                Taken::AllDone if base.done().is_some() => break,
+                Taken::AllDone | Taken::Nothing => {
+                    sleep(LOOK_EVERY);
+                    refresh(&mut base)?;
+                }
+            }
+        }
+        self.check_whole(&base)?;
+        Ok(base.done().cloned())
+    }
+
+    /// Once there is a segment: refuses nodes that cannot hold what it is of.
+    fn look_at(&mut self, base: &Chain) -> Result<(), BulkError> {
+        let (None, Some(first)) = (self.listed, base.segments().first()) else { return Ok(()) };
+        let listed = base.read(first, self.job.block_max())?.header().listed
+            || base.done().is_some_and(|done| base.end() != done.to);
+        check(self.job.servers, self.job.config.follow, listed)?;
+        self.listed = Some(listed);
+        Ok(())
+    }
+
+    /// All of a segment; false: its user ended it.
+    fn segment(&mut self, base: &Chain, claim: Claim) -> Result<bool, BulkError> {
+        let Some(segment) = base.segments().iter().find(|segment| segment.segment == claim.task) else {
+            return Ok(true);
+        };
+        let Some(sink) = self.sink.take() else { return Ok(false) };
+        let before = sink.target.written();
+        let moment = self.job.moment(self.listed.unwrap_or(false));
+        let (sink, ended) = self.job.pass(base.only(segment), false, Begin::Since(0), moment, &self.counters, sink);
+        let written = sink.target.written().since(before);
+        self.sink = Some(sink);
+        if ended? != Ended::Over {
+            return Ok(false);
+        }
+        let said = Said { holder: self.claims.holder(), written };
+        let said = serde_json::to_vec(&said).map_err(|error| self.failed(error.into()))?;
+        self.claims.done(claim, &said).map_err(|error| self.failed(error))?;
+        self.segments += 1;
+        self.claims.tell(format!("{} segments", self.segments));
+        Ok(true)
+    }
+
+    /// Refuses a base that was begun anew after some of it was written: what was deleted between, nothing tells.
+    fn check_whole(&mut self, base: &Chain) -> Result<(), BulkError> {
+        let there: BTreeSet<&str> = base.segments().iter().map(|segment| &*segment.segment).collect();
+        let done = self.claims.all_done().map_err(|error| self.failed(error))?;
+        let lost = done.iter().filter(|(task, _)| task != ALL_CHANGES && !there.contains(&**task)).count();
+        match lost {
+            0 => Ok(()),
+            lost => Err(BulkError::Archive(format!(
+                "the base was begun anew after {lost} of its segments were written to the target: what was deleted meanwhile may live \
+                 there. Flush the target, and populate it under another name"
+            ))),
+        }
+    }
+
+    /// The changes, if no other has them, until its user ends it.
+    fn changes(&mut self, done: &Done, counters: &Counters) -> Result<(), BulkError> {
+        if done.to.is_empty() {
+            return Err(BulkError::Archive("the base is of a server without a feed: no changes follow".to_owned()));
+        }
+        let tasks = [ALL_CHANGES.to_owned()];
+        let mut told = false;
+        while !self.job.watch.should_stop() {
+            match self.claims.take(&tasks).map_err(|error| self.failed(error))? {
+                Taken::Claim(_) => return self.follow(done, counters),
+                Taken::AllDone => return Ok(()),
+                Taken::Nothing => {
+                    if !std::mem::replace(&mut told, true) {
+                        self.job.watch.note("another applies the changes: waiting, in case it ends");
+                    }
+                    sleep(LOOK_EVERY);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn follow(&mut self, done: &Done, counters: &Counters) -> Result<(), BulkError> {
+        let mut changes = Chain::open(Arc::clone(self.job.archive), CHANGES)?;
+        changes.start_at(&done.to)?;
+        let place = format!("{}/{PLACE}", self.folder);
+        let from = match read(&**self.job.archive, &place).map_err(|error| self.failed(error))? {
+            Some(cursor) => {
+                let wrong = |wrong| BulkError::Archive(format!("{place} says {cursor}: {wrong}"));
+                Begin::Cursor(cursor.parse().map_err(wrong)?)
+            }
+            None => Begin::Since(0),
+        };
+        let Some(mut sink) = self.sink.take() else { return Ok(()) };
+        let (archive, mut kept) = (Arc::clone(self.job.archive), Instant::now());
+        sink.keep = Some(Box::new(move |mark: &Kept| {
+            if kept.elapsed() < KEEP_EVERY {
+                return Ok(());
+            }
+            kept = Instant::now();
+            let write = || {
+                let mut file = archive.begin(&place)?;
+                file.write_all(mark.cursor.as_bytes())?;
+                file.finish()
+            };
+            write().map_err(|error: std::io::Error| format!("{place}: {error}"))
+        }));
+        self.job.watch.phase("changes", None);
+        let moment = self.job.moment(false);
+        let (sink, ended) = self.job.pass(changes, true, from, moment, counters, sink);
+        self.sink = Some(sink);
+        ended.map(drop)
+    }
+}
+
+/// Looks for segments that came since; a base that was begun anew has others.
+fn refresh(base: &mut Chain) -> Result<(), BulkError> {
+    if base.done().is_none() && base.refresh().is_err() {
+        *base = base.reopened()?;
+    }
+    Ok(())
+}
+
+fn read(archive: &dyn Archive, place: &str) -> std::io::Result<Option<String>> {
+    let mut text = String::new();
+    match archive.open(place).and_then(|file| file.take(PLACE_MAX).read_to_string(&mut text)) {
+        Ok(_) => Ok(Some(text)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
