@@ -14,6 +14,7 @@ mod drawing;
 mod endpoints;
 mod engines;
 mod following;
+mod filling;
 mod in_time;
 mod inspection;
 mod linked;
@@ -59,6 +60,7 @@ fn cli() -> Command {
         .subcommand(outward::add_to(commands::dump::command()))
         .subcommand(outward::add_to(commands::populate::command()))
         .subcommand(outward::add_to(commands::copy::command()))
+        .subcommand(commands::segments::command())
         .subcommand(outward::add_to(commands::cluster::command()))
         .subcommand(commands::control::command())
         .subcommand(outward::add_to(commands::status::command()))
@@ -113,6 +115,7 @@ fn main() -> ExitCode {
         Some(("dump", matches)) => commands::dump::run(matches),
         Some(("populate", matches)) => commands::populate::run(matches),
         Some(("copy", matches)) => commands::copy::run(matches),
+        Some(("segments", matches)) => commands::segments::run(matches),
         Some(("bench", matches)) => commands::bench::run(matches),
         Some(("control", matches)) => commands::control::run(matches),
         Some(("status", matches)) => commands::status::run(matches),

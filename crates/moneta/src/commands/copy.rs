@@ -5,7 +5,7 @@ use clap::{ArgMatches, Args, Command, FromArgMatches};
 use moneta_bulk::CopyConfig;
 use moneta_feed::Buckets;
 
-use super::moving::{Screen, place, print, read_words, size, which, written_words};
+use super::moving::{RateArgs, Screen, place, print, read_words, size, which, written_words};
 
 /// What is copied, and how.
 #[derive(Debug, Args)]
@@ -40,9 +40,8 @@ struct CopyArgs {
     /// Only keys in these of the 65,536 buckets of a ring of slots: FIRST-LAST
     #[arg(long, value_name = "BUCKETS", value_parser = |text: &str| text.parse::<Buckets>())]
     slots: Option<Buckets>,
-    /// Read at most so many bytes a second of all sources together, or with k, m or g [default: as fast as it goes]
-    #[arg(long, value_name = "BYTES", value_parser = size)]
-    rate: Option<u64>,
+    #[command(flatten)]
+    rate: RateArgs,
     /// Largest value that is taken, in bytes or with k, m or g
     #[arg(long, value_name = "SIZE", default_value = "64m", value_parser = size)]
     value_max: u64,
@@ -74,7 +73,7 @@ pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
         follow: args.follow,
         strict: args.strict,
         walk: args.walk,
-        rate: args.rate.unwrap_or(0),
+        rate: args.rate.config()?,
         value_max: usize::try_from(args.value_max)?,
     };
     let screen = Screen::new("copy")?;

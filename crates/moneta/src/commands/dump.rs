@@ -1,20 +1,13 @@
 //! `moneta dump`: what a server holds into files, and what changes after it; the work is the bulk crate's.
 
-use std::fs::File;
-use std::path::PathBuf;
-use std::sync::Arc;
-
-use anyhow::{Context, bail};
+use anyhow::bail;
 use clap::{ArgMatches, Args, Command, FromArgMatches};
 use moneta_bulk::DumpConfig;
 use moneta_feed::Buckets;
 use moneta_net::Address;
-use moneta_segments::{Archive, Directory};
 
-use super::moving::{Screen, endpoint, print, read_words, size, which};
-
-/// Held by the process that dumps into a directory.
-const LOCK: &str = "lock";
+use super::archives;
+use super::moving::{RateArgs, Screen, endpoint, print, read_words, size, which};
 
 /// What is dumped, and how.
 #[derive(Debug, Args)]
@@ -22,9 +15,9 @@ struct DumpArgs {
     /// The server: HOST:PORT, or the path of its Unix socket; of a node with an SSD tier best its batch port
     #[arg(value_name = "NODE", value_parser = |text: &str| text.parse::<Address>())]
     node: Address,
-    /// The directory that takes the files; made if it is not there
-    #[arg(long, value_name = "DIR")]
-    into: PathBuf,
+    /// What takes the files: a directory, made if it is not there; s3://BUCKET/PREFIX, gs://… or az://…
+    #[arg(long, value_name = "DIR|URL")]
+    into: String,
     /// Go on with what changes, until a signal; of a node with --cluster
     #[arg(long)]
     follow: bool,
@@ -40,9 +33,8 @@ struct DumpArgs {
     /// Only keys in these of the 65,536 buckets of a ring of slots: FIRST-LAST
     #[arg(long, value_name = "BUCKETS", value_parser = |text: &str| text.parse::<Buckets>())]
     slots: Option<Buckets>,
-    /// Read at most so many bytes a second, or with k, m or g [default: as fast as it goes]
-    #[arg(long, value_name = "BYTES", value_parser = size)]
-    rate: Option<u64>,
+    #[command(flatten)]
+    rate: RateArgs,
     /// Largest value that is taken, in bytes or with k, m or g
     #[arg(long, value_name = "SIZE", default_value = "64m", value_parser = size)]
     value_max: u64,
@@ -68,22 +60,17 @@ pub fn command() -> Command {
 /// Dumps until all is there; with `--follow` until a signal.
 ///
 /// # Errors
-/// As [`moneta_bulk::dump()`]; if another process dumps into the directory; if a signal came before all was there.
+/// As [`moneta_bulk::dump()`]; if another process dumps there; if a signal came before all was there.
 pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     let args = DumpArgs::from_arg_matches(matches)?;
-    let archive = Directory::open(&args.into).with_context(|| format!("{} cannot be used", args.into.display()))?;
-    let lock = args.into.join(LOCK);
-    let lock = File::create(&lock).with_context(|| format!("{} cannot be written", lock.display()))?;
-    if lock.try_lock().is_err() {
-        bail!("another process dumps into {}", args.into.display());
-    }
-    let archive: Arc<dyn Archive> = Arc::new(archive);
+    let archive = archives::to_write(&args.into)?;
+    let _alone = archives::alone(&archive, &args.into)?;
     let config = DumpConfig {
         node: endpoint(args.node),
         which: which(&args.prefix, args.slots, args.ttl_over),
         follow: args.follow,
         walk: args.walk,
-        rate: args.rate.unwrap_or(0),
+        rate: args.rate.config()?,
         value_max: usize::try_from(args.value_max)?,
         segment_bytes: args.segment_size,
         compresses: !args.no_compression,

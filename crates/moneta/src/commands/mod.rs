@@ -1,5 +1,6 @@
 //! The subcommands, a thin file each.
 
+mod archives;
 pub mod bench;
 pub mod cluster;
 pub mod config;
@@ -14,6 +15,7 @@ pub mod property;
 pub mod proxy;
 pub mod query;
 pub mod route;
+pub mod segments;
 pub mod serve;
 pub mod set_option;
 pub mod status;

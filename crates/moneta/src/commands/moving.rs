@@ -7,8 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
+use clap::Args;
 use indicatif::{ProgressBar, ProgressState, ProgressStyle};
-use moneta_bulk::{Counts, Place, Watch, Which, Written};
+use moneta_bulk::{Counts, Place, RateConfig, Watch, Which, Written};
 use moneta_cluster::Ring;
 use moneta_feed::Buckets;
 use moneta_net::{Address, Endpoint};
@@ -32,6 +33,36 @@ pub(super) fn size(text: &str) -> Result<u64, String> {
     units::size(text, 1)
         .filter(|size| *size > 0)
         .ok_or_else(|| "expected a number of bytes, or one with k, m or g".to_owned())
+}
+
+/// How fast a job may go.
+#[derive(Debug, Args)]
+pub(super) struct RateArgs {
+    /// At most so many bytes of keys and values a second, or with k, m or g [default: as many as it goes]
+    #[arg(long, value_name = "BYTES", value_parser = size)]
+    rate: Option<u64>,
+    /// At most so many items and deletes a second [default: as many as it goes]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
+    operations: Option<u64>,
+    /// Go slower where the p99 of online gets is above so many times what it is in quiet, such as 1.5; needs --rate or --operations
+    #[arg(long, value_name = "FACTOR", value_parser = factor)]
+    p99_limit: Option<f64>,
+}
+
+impl RateArgs {
+    pub(super) fn config(&self) -> anyhow::Result<RateConfig> {
+        let Self { rate, operations, p99_limit } = *self;
+        anyhow::ensure!(
+            p99_limit.is_none() || rate.is_some() || operations.is_some(),
+            "--p99-limit needs --rate or --operations: these are what it takes a share of"
+        );
+        Ok(RateConfig { bytes: rate.unwrap_or(0), operations: operations.unwrap_or(0), p99_limit })
+    }
+}
+
+fn factor(text: &str) -> Result<f64, String> {
+    let factor = text.parse::<f64>().ok().filter(|factor| factor.is_finite() && *factor > 1.0);
+    factor.ok_or_else(|| "expected a number above 1".to_owned())
 }
 
 /// The server at an address.

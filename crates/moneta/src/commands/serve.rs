@@ -29,6 +29,7 @@ use crate::admin_access;
 use crate::app_limits::{self, AppAllowances};
 use crate::banner::{self, Reachable};
 use crate::catch_up::{self, CatchingUp};
+use crate::filling;
 use crate::linked::Link;
 use crate::options::app::AppSettings;
 use crate::options::flags;
@@ -116,6 +117,9 @@ pub fn start(matches: &ArgMatches, settings: Settings) -> anyhow::Result<()> {
     };
     process.desk().add([Route::text(drawing::PATH, explained)]);
     served.catch_up(&server, link.as_deref())?;
+    if process.recovery().kept_until().is_none() {
+        filling::start(&settings, &outward, &server, link.as_deref())?;
+    }
     if let Some(link) = &link {
         let online = server.listen_addresses().iter().zip(&config.listeners);
         let online = online.filter(|(_, listener)| listener.policy == Policy::Online).map(|(address, _)| address);

@@ -7,7 +7,7 @@ use moneta_cluster::catchup::AtDeadline;
 use moneta_options::declaration::Opt;
 use moneta_options::kinds::numbers::{Milliseconds, Number, Seconds, Share, Size, Switch};
 use moneta_options::kinds::units::TIB;
-use moneta_options::kinds::words::Choice;
+use moneta_options::kinds::words::{Choice, Name};
 use moneta_options::report::Refusal;
 use moneta_options::section;
 use moneta_options::values::Values;
@@ -78,6 +78,16 @@ section! {
         Opt::new("catch_up_then", Choice(&[("stay-out", AtDeadline::StayOut), ("serve", AtDeadline::Serve)]), || AtDeadline::StayOut)
             .when("serve where answers that may be old are better than reads from another zone.");
 
+    /// The replica, in the topology of catch_up, from which a node that starts empty copies the keys of its slot. It serves meanwhile,
+    /// and needs no control plane.
+    FILL_FROM: Name = Opt::new("fill_from", Name, || None)
+        .when("On nodes whose items are gone with a restart, or a lost disk, and should not be missed until clients have asked for each.");
+
+    /// Bytes a second that the copying of fill_from takes at most. It takes less where it makes online gets of those it copies from
+    /// slower by half.
+    FILL_RATE: Size<u64> = Opt::new("fill_rate", Size::in_bytes(1, TIB), || 100 << 20)
+        .when("Higher where nodes have bandwidth and processors to spare.");
+
     /// Memory for deletes that are remembered, 16 bytes each in tables that are half full at least; part of --memory. 0 takes a
     /// hundredth of --memory.
     TOMBSTONE_MEMORY: Size<u64> = Opt::new("tombstone_memory", Size::in_bytes(0, TIB), || 0)
@@ -119,6 +129,9 @@ pub fn contradictions(options: &Values, stack: &StackSettings) -> Vec<Refusal> {
             &CATCH_UP,
             "left out where items are kept elsewhere than in RAM and in the SSD tier of --flash: nothing tells how old they are",
         )];
+    }
+    if options.get(&FILL_FROM).is_some() && options.get(&CATCH_UP).is_none() {
+        return vec![options.refuse(&FILL_FROM, "left out without --catch-up, which says where the replica is")];
     }
     if options.get(&CATCH_UP_AS).is_some() && options.get(&CATCH_UP).is_none() {
         return vec![options.refuse(&CATCH_UP_AS, "left out without --catch-up, which says where other copies are")];

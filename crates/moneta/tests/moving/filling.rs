@@ -1,0 +1,56 @@
+//! A node that starts empty under its slot's name fills itself, and serves meanwhile.
+
+use super::common::{Node, file, moneta, until};
+use super::items;
+
+const KEYS: u32 = 2000;
+
+#[test]
+fn a_node_that_starts_empty_has_the_items_of_its_slot_again_and_none_of_others() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let listen: Vec<u16> = (0..5).map(|_| moneta_testkit::process::steady_port()).collect();
+    let addresses: Vec<String> = listen.iter().map(|port| format!("127.0.0.1:{port}")).collect();
+    let replica = |name: &str, zone: &str, nodes: &[String]| {
+        let nodes: Vec<String> = nodes.iter().enumerate().map(|(slot, node)| format!("\"s{slot}={node}\"")).collect();
+        format!("\n[[replica]]\nname = \"{name}\"\nzone = \"{zone}\"\nnodes = [{}]\n", nodes.join(", "))
+    };
+    let text = format!(
+        "epoch = 1\nring = \"slots\"\n{}{}",
+        replica("a", "a", &addresses[..2]),
+        replica("b", "b", &addresses[2..])
+    );
+    let topology = file(folder.path(), "topology.toml", &text);
+    let start = |number: usize, more: &[&str]| {
+        let (port, writer) = (listen[number].to_string(), number.to_string());
+        let own =
+            ["serve", "-p", &port, "--admin", "127.0.0.1:0", "--cluster", "--writer-id", &writer, "--threads", "1"];
+        Node::run(moneta(&own).args(["--catch-up", &topology]).args(more))
+    };
+    let ring = |nodes: &[String]| {
+        let node = |(slot, address): (usize, &String)| moneta_cluster::topology::Node {
+            slot: format!("s{slot}"),
+            address: address.parse().expect("an address"),
+            admin: None,
+            weight: 1,
+        };
+        let nodes: Vec<_> = nodes.iter().enumerate().map(node).collect();
+        moneta_cluster::Ring::new(moneta_cluster::RingKind::Slots, &nodes).expect("it is one")
+    };
+    let (ring_a, ring_b) = (ring(&addresses[..2]), ring(&addresses[2..]));
+    let sources: Vec<Node> = (0..2).map(|number| start(number, &[])).collect();
+    for key in 0..KEYS {
+        let key = format!("k{key}");
+        sources[ring_a.node(key.as_bytes())].exchange(&format!("set {key} 3 0 {}\r\n{key}\r\n", key.len()));
+    }
+    let own: Vec<String> =
+        (0..KEYS).map(|key| format!("k{key}")).filter(|key| ring_b.node(key.as_bytes()) == 1).collect();
+    let filled = start(3, &["--fill-from", "a"]);
+    // Clients write and delete from its start on: what is older does not come through.
+    filled.exchange(&format!("set {} 0 0 5\r\nnewer\r\ndelete {}\r\n", own[0], own[1]));
+    until("it is filled", || filled.log().contains("the node is filled"));
+    assert!(filled.exchange(&format!("get {}\r\n", own[0])).contains("newer"));
+    assert_eq!(filled.exchange(&format!("get {}\r\n", own[1])), "END\r\n");
+    let hits = own[2..].iter().filter(|key| filled.exchange(&format!("get {key}\r\n")).starts_with("VALUE")).count();
+    assert_eq!(hits, own.len() - 2, "of the keys of its slot");
+    assert!(items(&filled) <= own.len() as u64, "it has none of another slot");
+}

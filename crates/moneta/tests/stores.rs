@@ -1,0 +1,171 @@
+//! Dumps in object stores, on moto and on a real S3 server, also over a bad line. What must not happen: that a part passes for the
+//! whole, that two writers take each other's place, or that what was thrown together from broken answers is written to a node.
+#![cfg(feature = "stores")]
+
+mod common;
+
+#[path = "stores/line.rs"]
+mod line;
+#[path = "stores/server.rs"]
+mod server;
+
+use std::io::{Read, Write};
+use std::path::Path;
+use std::process::Command;
+use std::thread::sleep;
+use std::time::Duration;
+
+use common::{Memcached, Node, Process, Signal, moneta, printed, refused};
+use fastrand::Rng;
+use line::{Line, Trouble};
+use server::Server;
+
+/// Keys of a test.
+const KEYS: u32 = 4000;
+
+fn node(writer: &str) -> Node {
+    Node::start(&["--cluster", "--writer-id", writer, "--threads", "1"])
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("temporary folders have plain names")
+}
+
+/// A run of a command that reaches a store at `endpoint`.
+fn on(endpoint: &str, arguments: &[&str]) -> Command {
+    let mut command = moneta(arguments);
+    command.envs(server::environment(endpoint));
+    command
+}
+
+fn send(mut stream: impl Read + Write, requests: &[u8]) {
+    stream.write_all(requests).and_then(|()| stream.write_all(b"mn\r\n")).expect("it reads");
+    let mut answer = [0; 4];
+    stream.read_exact(&mut answer).expect("it answers");
+    assert_eq!(&answer, b"MN\r\n", "every request is without an answer");
+}
+
+/// Items that do not compress, 12 MB in all.
+fn filled() -> Memcached {
+    let memcached = Memcached::start(&[]);
+    let (mut rng, mut requests) = (Rng::with_seed(7), Vec::new());
+    for key in 0..KEYS {
+        let mut value = vec![0; rng.usize(0..6000)];
+        rng.fill(&mut value);
+        requests.extend_from_slice(format!("set k{key} {} 0 {} noreply\r\n", rng.u32(..), value.len()).as_bytes());
+        requests.extend_from_slice(&value);
+        requests.extend_from_slice(b"\r\n");
+    }
+    send(common::connect_unix(memcached.path()).expect("it listens"), &requests);
+    memcached
+}
+
+fn verify(one: &str, other: &str) {
+    let ended = common::output(&mut moneta(&["verify", one, other, "--settle", "0.1"]));
+    assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stdout));
+}
+
+/// A dump into the store and back into a node, in segments of this size.
+fn there_and_back(endpoint: &str, segment_size: &str) {
+    let (memcached, target) = (filled(), node("1"));
+    let (url, address) = (format!("s3://{}/dumps/a", server::BUCKET), target.address().to_string());
+    let dump =
+        ["dump", text(memcached.path()), "--into", &url, "--json", "--segment-size", segment_size, "--no-compression"];
+    let report = printed(&mut on(endpoint, &dump));
+    assert!(report.contains(&format!("\"items\":{KEYS},")), "{report}");
+    let report = printed(&mut on(endpoint, &dump));
+    assert!(report.contains("\"by\":\"before\""), "{report}");
+    let report = printed(&mut on(endpoint, &["populate", "--from", &url, "--to", &address, "--json"]));
+    assert!(report.contains(&format!("\"created\":{KEYS},")), "{report}");
+    verify(text(memcached.path()), &address);
+}
+
+#[test]
+#[ignore = "needs moto: make test-stores"]
+fn a_dump_goes_through_moto_and_comes_back() {
+    let server = Server::moto();
+    there_and_back(&server.endpoint, "300k");
+}
+
+#[test]
+#[ignore = "needs versitygw: make test-stores"]
+fn a_dump_goes_through_a_real_server_and_comes_back_in_one_segment_of_several_parts() {
+    let server = Server::versitygw();
+    there_and_back(&server.endpoint, "64m");
+}
+
+#[test]
+#[ignore = "needs versitygw: make test-stores"]
+fn a_server_that_speaks_tls_is_believed_by_the_authorities_of_the_system() {
+    let server = Server::versitygw_with_tls();
+    let memcached = Memcached::start(&[]);
+    let url = format!("s3://{}/tls", server::BUCKET);
+    let dump = ["dump", text(memcached.path()), "--into", &url];
+    printed(on(&server.endpoint, &dump).env("SSL_CERT_FILE", server.authority()));
+    // Its authority is not believed: no byte goes there.
+    let error = refused(on(&server.endpoint, &dump).env("AWS_MAX_RETRIES", "1"), 1);
+    assert!(error.contains("certificate") || error.contains("UnknownIssuer"), "{error}");
+}
+
+#[test]
+#[ignore = "needs versitygw, a minute: make test-stores"]
+fn a_line_that_throttles_cuts_off_and_stalls_changes_nothing_but_the_time() {
+    let server = Server::versitygw();
+    let line = Line::to(&server.endpoint, vec![Trouble::Throttle, Trouble::Cut, Trouble::Hang]);
+    there_and_back(&line.endpoint(), "500k");
+    let seen = line.seen();
+    assert!(seen.iter().all(|count| *count > 0), "each trouble came: {seen:?}");
+}
+
+#[test]
+#[ignore = "needs moto: make test-stores"]
+fn a_store_that_pays_no_heed_to_conditions_is_refused() {
+    let server = Server::moto();
+    let line = Line::to(&server.endpoint, vec![Trouble::NoConditions]);
+    let memcached = Memcached::start(&[]);
+    let url = format!("s3://{}/heedless", server::BUCKET);
+    let error = refused(&mut on(&line.endpoint(), &["dump", text(memcached.path()), "--into", &url]), 1);
+    assert!(error.contains("pays no heed to the condition"), "{error}");
+}
+
+#[test]
+#[ignore = "needs versitygw: make test-stores"]
+fn populators_share_what_lies_in_a_store_and_one_that_is_killed_leaves_its_part_to_the_others() {
+    let server = Server::versitygw();
+    let (memcached, target) = (Memcached::start(&[]), node("1"));
+    // A base by a list of keys has a segment for 4,096 of them at least.
+    let sets: String = (0..40_000).map(|key| format!("set k{key} 0 0 100 noreply\r\n{key:0100}\r\n")).collect();
+    send(common::connect_unix(memcached.path()).expect("it listens"), sets.as_bytes());
+    let (url, address) = (format!("s3://{}/shared", server::BUCKET), target.address().to_string());
+    let dump = ["dump", text(memcached.path()), "--into", &url, "--segment-size", "200k", "--no-compression"];
+    printed(&mut on(&server.endpoint, &dump));
+    let populate = |rate: &'static str| {
+        let arguments = ["populate", "--from", &url, "--to", &address, "--share", "one", "--share-patience", "6"];
+        let mut command = on(&server.endpoint, &arguments);
+        command.args(["--rate", rate, "--json"]);
+        command
+    };
+    let mut killed = Process::start(&mut populate("20k"));
+    // It has a segment once it has written some of it.
+    common::until("the first has begun", || {
+        target.exchange("stats\r\n").contains("STAT curr_items ") && !is_empty(&target)
+    });
+    let others: Vec<Process> = (0..2).map(|_| Process::start(&mut populate("2m"))).collect();
+    sleep(Duration::from_millis(300));
+    killed.signal(Signal::SIGKILL);
+    killed.wait();
+    let mut segments = 0;
+    for mut other in others {
+        assert!(other.wait().success(), "{}", other.stderr());
+        let report = other.stdout();
+        let count =
+            report.split("\"segments\":").nth(1).expect("it tells").trim_end_matches(|end| end != '}' && end != ',');
+        segments += count.trim_matches(|end: char| !end.is_ascii_digit()).parse::<u32>().expect("a number");
+    }
+    assert_eq!(segments, 10, "two did all: the first had not ended its segment");
+    verify(text(memcached.path()), &address);
+}
+
+fn is_empty(node: &Node) -> bool {
+    node.exchange("stats\r\n").contains("STAT curr_items 0\r\n")
+}
