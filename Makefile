@@ -25,7 +25,7 @@ SERVER := $(TARGET)/debug/moneta
 QUICK := $(TARGET)/quick/moneta
 # What `make test` builds and tests: all but RocksDB, which alone compiles for 20 minutes on two cores, and the micro-benchmarks.
 # Not all features: `shuttle` changes what is tested.
-TESTED := --workspace --exclude moneta-rocks --exclude moneta-microbench --features moneta/lmdb,moneta-ledger/etcd
+TESTED := --workspace --exclude moneta-rocks --exclude moneta-microbench --features moneta/lmdb,moneta/stores,moneta-ledger/etcd
 # The same with RocksDB. The same packages and features in each command, so that RocksDB is compiled once.
 ENGINES := -p moneta-rocks -p moneta -p moneta-conformance --features moneta/rocks,moneta/lmdb,moneta-conformance/engines
 # What clippy and the documentation cover: RocksDB's crate too, for which RocksDB is compiled.
@@ -41,7 +41,7 @@ SCRIPTS := .ci/run $(wildcard scripts/*.sh) fuzz/run.sh deploy/split/run.sh test
 # $(call needs,FOR): `make setup`, where something is missing.
 needs = @scripts/setup.sh --check $(1) || $(MAKE) --no-print-directory setup FOR="$(1)"
 
-.PHONY: help setup run cluster install build test test-engines test-zones test-control hostile test-mixed test-python test-clients test-console console-pages test-go test-java lint fuzz crash miri bench microbench
+.PHONY: help setup run cluster install build test test-engines test-zones test-control hostile test-mixed test-stores bulk-days test-python test-clients test-console console-pages test-go test-java lint fuzz crash miri bench microbench
 
 help:
 	@echo 'make setup         install what tests and lint need; FOR=clients for Go and Java. The others call it where something is missing'
@@ -54,6 +54,8 @@ help:
 	@echo 'make test-control  a control plane on etcd whose leaders and members are killed and stopped; minutes'
 	@echo 'make hostile       attackers beside good clients of a cluster in network namespaces; a minute'
 	@echo 'make test-mixed    a cluster of this build and of an older one (OLD), which it builds'
+	@echo 'make test-stores   dumps in object stores: moto and versitygw, also over a bad line; two minutes'
+	@echo 'make bulk-days     dump, populate, source and target are killed in turns, for five minutes'
 	@echo 'make test-clients  real clients in Go and Java'
 	@echo 'make test-console  the console in a browser: every page, by keyboard, against axe; half a minute. SHOTS=1 writes docs/console/*.png'
 	@echo 'make console-pages how long its pages take with 18,000 instances'
@@ -117,6 +119,15 @@ hostile: build
 # A cluster with processes of an older build among its own. OLD: the commit that it is built from.
 test-mixed: build
 	MONETA_OLD_BIN="$$(scripts/old-build.sh $(OLD))" $(CARGO) test $(TESTED) --test mixed -- --ignored --nocapture
+
+# Dumps in object stores: a model of S3 and a real server, which scripts/tool.sh installs.
+test-stores: build
+	$(call needs,test stores)
+	MONETA_TEST_MOTO="$$(scripts/tool.sh moto)" MONETA_TEST_VERSITYGW="$$(scripts/tool.sh versitygw)" $(CARGO) test $(TESTED) --test stores -- --ignored
+
+# Who takes part in moving items by files is killed at random, for five minutes.
+bulk-days: build
+	$(CARGO) test $(TESTED) --test moving -- --ignored --nocapture the_same_for_long
 
 test-python: build
 	$(call needs,python)

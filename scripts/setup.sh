@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what the named targets of the Makefile need, and nothing that is already there: packages of Debian, and the tools of
 # scripts/tool.sh in a cache folder. Nothing else in this repository installs anything.
-#   scripts/setup.sh [--check] build|test|zones|python|clients|console|engines|lint...
+#   scripts/setup.sh [--check] build|test|zones|python|stores|clients|console|engines|lint...
 # With --check nothing is installed; it fails if something is missing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -62,6 +62,12 @@ for target in "${@:-test}"; do
         command -v npm >/dev/null 2>&1 || packages+=(nodejs npm)
         need_tool console-browser
         ;;
+    stores)
+        python3 -c 'import ensurepip' >/dev/null 2>&1 || packages+=(python3 python3-venv)
+        need go golang-go
+        need_tool moto
+        need_tool versitygw
+        ;;
     engines)
         # RocksDB is compiled, and its C interface read by libclang, wherever the engine `rocks` is built.
         need cc build-essential pkg-config
@@ -76,7 +82,7 @@ for target in "${@:-test}"; do
         need_tool cargo-deny
         ;;
     *)
-        echo "usage: $0 [--check] build|test|zones|python|clients|console|engines|lint..." >&2
+        echo "usage: $0 [--check] build|test|zones|python|stores|clients|console|engines|lint..." >&2
         exit 2
         ;;
     esac

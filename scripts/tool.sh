@@ -13,7 +13,7 @@ case "${1:-}" in
     shift
     ;;
 esac
-name=${1:?usage: $0 [--check|--install] cargo-deny|typos|python-clients|console-browser}
+name=${1:?usage: $0 [--check|--install] cargo-deny|typos|python-clients|console-browser|moto|versitygw}
 cache="${XDG_CACHE_HOME:-$HOME/.cache}/moneta"
 
 # environment FOLDER REQUIREMENTS: a Python environment with the packages that a file names
@@ -33,10 +33,11 @@ cargo-deny)
     # Its own build must not use, or fill, the workspace's target folder. It takes some minutes.
     fetch() { env -u CARGO_TARGET_DIR cargo install --quiet --locked --root "$folder" --version "$version" cargo-deny; }
     ;;
-typos | python-clients)
+typos | python-clients | moto)
     # Built programs from the Python package index: seconds, where `cargo install typos-cli` takes minutes.
     case "$name" in
     typos) requirements=scripts/typos-requirements.txt program="$cache/typos/bin/typos" ;;
+    moto) requirements=tests/stores/moto-requirements.txt program="$cache/moto/bin/moto_server" ;;
     python-clients) requirements=tests/clients/python/requirements.txt program="$cache/python-clients/bin/python" ;;
     esac
     is_there() { cmp -s "$requirements" "$cache/$name/requirements.txt"; }
@@ -52,6 +53,14 @@ console-browser)
         (cd "$cache/console-browser" && npm ci --ignore-scripts --no-audit --no-fund --silent)
         cp tests/console/package-lock.json "$cache/console-browser/installed"
     }
+    ;;
+versitygw)
+    # A server that speaks S3 over a directory.
+    version=v1.8.0
+    program="$cache/versitygw-$version/versitygw"
+    is_there() { [ -x "$program" ]; }
+    # Its sums are in Go's database of them. A Go that is too old fetches a newer one.
+    fetch() { GOTOOLCHAIN=auto GOBIN="${program%/*}" go install "github.com/versity/versitygw/cmd/versitygw@$version"; }
     ;;
 *)
     echo "$0: unknown tool: $name" >&2
