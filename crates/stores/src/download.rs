@@ -11,6 +11,7 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc::{Receiver, channel};
 
 use crate::failure;
+use crate::trying::tried;
 
 /// Pieces that wait for the reader: some hundred KiB, since a piece is what one read of a connection gives.
 const AHEAD: usize = 16;
@@ -29,7 +30,7 @@ impl Download {
     /// # Errors
     /// The store's.
     pub(crate) fn begin(runtime: &Handle, store: &Arc<dyn ObjectStore>, path: &Path) -> io::Result<Self> {
-        let object = runtime.block_on(store.get(path)).map_err(failure::of)?;
+        let object = tried(|| runtime.block_on(store.get(path)))?;
         let left = object.meta.size;
         let (into, pieces) = channel(AHEAD);
         runtime.spawn(async move {

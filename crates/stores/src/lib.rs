@@ -13,13 +13,14 @@
 //! | [`store`] | the archive |
 //! | `upload`, `download` | objects that are written, and read, as they come |
 //! | `http`, `connecting` | requests, and the connections for them |
-//! | `failure` | errors of stores as errors of files |
+//! | `failure`, `trying` | errors of stores as errors of files; what is tried again as a whole |
 
 mod connecting;
 mod download;
 mod failure;
 mod http;
 pub mod store;
+mod trying;
 mod upload;
 
 pub use store::{Store, is_url};

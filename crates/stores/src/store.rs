@@ -22,16 +22,13 @@ use url::Url;
 use crate::download::Download;
 use crate::failure;
 use crate::http::Requests;
+use crate::trying::{PAUSE, TRIES_WHOLE, tried};
 use crate::upload::Upload;
 
 /// How long a request is tried for that is throttled, or fails otherwise in a way that may pass.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// Tries of a request in that time.
 const TRIES: usize = 20;
-/// Tries of a creation whose outcome is not known, or that met another which then was undone.
-const CREATIONS: u32 = 5;
-/// Pause between these.
-const PAUSE: Duration = Duration::from_millis(500);
 
 /// Schemes of object stores, as URLs begin.
 const SCHEMES: [&str; 8] = ["s3", "s3a", "gs", "az", "azure", "adl", "abfs", "abfss"];
@@ -110,13 +107,15 @@ impl Archive for Store {
             match self.put_new(&path, content) {
                 Ok(()) => return Ok(Created::Now),
                 // A store also says so of two that come at once, of which perhaps neither is taken.
-                Err(error @ Error::AlreadyExists { .. }) => match self.runtime.block_on(self.store.head(&path)) {
-                    Ok(_) => return Ok(Created::Before),
-                    Err(Error::NotFound { .. }) if tries < CREATIONS => sleep(PAUSE),
-                    Err(Error::NotFound { .. }) => return Err(failure::of(error)),
-                    Err(error) => return Err(failure::of(error)),
-                },
-                Err(error @ Error::Generic { .. }) if tries < CREATIONS => {
+                Err(error @ Error::AlreadyExists { .. }) => {
+                    match tried(|| self.runtime.block_on(self.store.head(&path))) {
+                        Ok(_) => return Ok(Created::Before),
+                        Err(missing) if missing.kind() == ErrorKind::NotFound && tries < TRIES_WHOLE => sleep(PAUSE),
+                        Err(missing) if missing.kind() == ErrorKind::NotFound => return Err(failure::of(error)),
+                        Err(error) => return Err(error),
+                    }
+                }
+                Err(error @ Error::Generic { .. }) if tries < TRIES_WHOLE => {
                     // It may have been taken all the same: then it is there at the next try.
                     drop(error);
                     sleep(PAUSE);
@@ -137,8 +136,8 @@ impl Archive for Store {
 
     fn list(&self, folder: &str) -> io::Result<Vec<String>> {
         let path = if folder.is_empty() { self.prefix.clone() } else { self.path(folder)? };
-        let listed = self.store.list(Some(&path)).map_ok(|object| object.location).try_collect::<Vec<_>>();
-        let listed = self.runtime.block_on(listed).map_err(failure::of)?;
+        let list = || self.store.list(Some(&path)).map_ok(|object| object.location).try_collect::<Vec<_>>();
+        let listed = tried(|| self.runtime.block_on(list()))?;
         let name = |location: &Path| {
             let parts: Vec<String> =
                 location.prefix_match(&self.prefix)?.map(|part| part.as_ref().to_owned()).collect();
@@ -152,9 +151,10 @@ impl Archive for Store {
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
-        match self.runtime.block_on(self.store.delete(&self.path(name)?)) {
-            Err(Error::NotFound { .. }) | Ok(()) => Ok(()),
-            Err(error) => Err(failure::of(error)),
+        let path = self.path(name)?;
+        match tried(|| self.runtime.block_on(self.store.delete(&path))) {
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
         }
     }
 

@@ -11,6 +11,7 @@ use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
 use crate::failure;
+use crate::trying::tried;
 
 /// Bytes of a part. Stores want 5 MiB and more, all equal but the last, and 10,000 of them at most.
 const PART: usize = 8 << 20;
@@ -39,7 +40,7 @@ impl Upload {
         let parts = match &mut self.parts {
             Some(parts) => parts,
             None => {
-                let begun = self.runtime.block_on(self.store.put_multipart(&self.path)).map_err(failure::of)?;
+                let begun = tried(|| self.runtime.block_on(self.store.put_multipart(&self.path)))?;
                 self.parts.insert(begun)
             }
         };
@@ -80,7 +81,7 @@ impl archive::Upload for Upload {
         if self.parts.is_none() {
             let all = PutPayload::from(std::mem::take(&mut self.part));
             self.is_finished = true;
-            return self.runtime.block_on(self.store.put(&self.path, all)).map(drop).map_err(failure::of);
+            return tried(|| self.runtime.block_on(self.store.put(&self.path, all.clone()))).map(drop);
         }
         if !self.part.is_empty() {
             self.send_part()?;
