@@ -14,7 +14,9 @@ use moneta_server::session::{MAX_PARKED, Session, Worker};
 use moneta_store::component::Flush;
 use moneta_store::request::Exptime;
 use moneta_store::versions::{Floor, Floors};
-use moneta_store::{Calls, Clock, Component, Cx, ErrorKind, Key, Op, Parts, Step, Store, StoreError, Version, Visit};
+use moneta_store::{
+    Calls, Clock, Component, Cx, ErrorKind, Key, Op, Parts, Policy, Step, Store, StoreError, Version, Visit,
+};
 use moneta_testkit::doubles::{Double, Layer, later};
 use moneta_testkit::model::ModelStore;
 use proptest::prelude::*;
@@ -214,7 +216,7 @@ fn a_command_that_waits_is_timed_until_it_is_answered() {
     let (worker, gates) = parking();
     let mut session = Session::new(Peer::default());
     let mut output = Vec::new();
-    let counted = |kind| worker.node.registry.latencies().of(kind).count();
+    let counted = |kind| worker.node.registry.latencies(Policy::Online).of(kind).count();
     // The first command of a worker is timed.
     session.receive(&worker, b"get a w1 b\r\n", &mut output, HIGH_WATER);
     std::thread::sleep(WAIT);
@@ -227,7 +229,7 @@ fn a_command_that_waits_is_timed_until_it_is_answered() {
     poll(&mut session, &worker, &mut output);
     assert_eq!(counted(Kind::Get), SAMPLE);
     let waited = SAMPLE * u64::try_from(WAIT.as_nanos()).unwrap();
-    assert!(worker.node.registry.latencies().of(Kind::Get).sum >= waited);
+    assert!(worker.node.registry.latencies(Policy::Online).of(Kind::Get).sum >= waited);
     // One that does not wait is not taken for what waits before it.
     session.receive(&worker, b"set a 0 0 1\r\n1\r\n", &mut output, HIGH_WATER);
     assert_eq!(counted(Kind::Set), SAMPLE);
