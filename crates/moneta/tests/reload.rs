@@ -194,6 +194,9 @@ fn every_option_that_the_reference_says_to_change_changes() {
     let path = file(folder.path(), "moneta.toml", &format!("auth_file = \"{users}\"\n"));
     let other = file(folder.path(), "others", "bob:pass\n");
     let changed = [
+        ("address_bytes", "\"99m\"".into()),
+        ("address_connections", "99".into()),
+        ("address_operations", "99".into()),
         ("auth_file", format!("\"{other}\"")),
         ("client_memory", "\"99m\"".into()),
         ("disable_dumping", "true".into()),
@@ -208,7 +211,9 @@ fn every_option_that_the_reference_says_to_change_changes() {
         ("login_attempts", "9".into()),
         ("login_failures", "9".into()),
         ("login_timeout", "\"9s\"".into()),
+        ("max_bytes", "\"99m\"".into()),
         ("max_connections", "99".into()),
+        ("max_operations", "99".into()),
         ("memory", "\"99m\"".into()),
         ("output_limit", "\"99k\"".into()),
         ("verbose", "1".into()),
