@@ -30,7 +30,7 @@
 //! |---|---|
 //! | [`record`] | changes to and from bytes |
 //! | [`form`], [`segment`] | header, blocks, footer: written and read in one pass |
-//! | [`archive`], [`probe`] | where files lie: create-only names; a directory; whether the names are |
+//! | [`archive`], [`mod@probe`] | where files lie: create-only names; a directory; whether the names are |
 //! | [`claims`] | who does what, of processes that share work |
 //! | [`chain`] | segments in their order, without holes |
 //! | [`sink`], [`source`] | a chain as the end, and as the begin, of a feed's pump |
