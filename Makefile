@@ -36,22 +36,23 @@ ENGINE_TESTS := $(patsubst crates/rocks/tests/%.rs,--test %,$(wildcard crates/ro
 	--test precedence --test refusals --test documents
 STACK_TESTS := --test differential --test memccapable --test linearizability
 
-SCRIPTS := .ci/run $(wildcard scripts/*.sh) fuzz/run.sh deploy/split/run.sh tests/clients/python/run.sh $(wildcard tests/clients/*.sh) tests/console/run.sh
+SCRIPTS := .ci/run $(wildcard scripts/*.sh) fuzz/run.sh deploy/split/run.sh deploy/regions/run.sh tests/clients/python/run.sh $(wildcard tests/clients/*.sh) tests/console/run.sh
 
 # $(call needs,FOR): `make setup`, where something is missing.
 needs = @scripts/setup.sh --check $(1) || $(MAKE) --no-print-directory setup FOR="$(1)"
 
-.PHONY: help setup run cluster install build test test-engines test-zones test-control hostile test-mixed test-stores bulk-days test-python test-clients test-console console-pages test-go test-java lint fuzz crash miri bench microbench
+.PHONY: help setup run cluster install build test test-engines test-zones test-regions measure-regions test-control hostile test-mixed test-stores bulk-days test-python test-clients test-console console-pages test-go test-java lint fuzz crash miri bench microbench
 
 help:
 	@echo 'make setup         install what tests and lint need; FOR=clients for Go and Java. The others call it where something is missing'
 	@echo 'make run           start a node on 127.0.0.1:11211, with $(FLASH) for its SSD tier'
-	@echo 'make cluster       start three zones of two nodes and a proxy each and a control plane on this machine, and say what to try; TLS=1: over TLS'
+	@echo 'make cluster       start three zones of two nodes and a proxy each and a control plane on this machine, and say what to try; TLS=1: over TLS; REGIONS=2: two such regions with relays'
 	@echo 'make install       the full release build, as moneta in $(DESTDIR)$(PREFIX)/bin; PREFIX and DESTDIR choose where'
 	@echo 'make test          everything but RocksDB and the Go and Java clients; TEST_JOBS (2) test programs at a time'
 	@echo 'make test-engines  the engines on RocksDB and LMDB in a node; compiles RocksDB, 20 minutes on two cores'
 	@echo 'make test-zones    a cluster in network namespaces whose nodes and zones fail; a minute'
 	@echo 'make test-control  a control plane on etcd whose leaders and members are killed and stopped; minutes'
+	@echo 'make test-regions  two regions whose relays, copies and links fail; some minutes'
 	@echo 'make hostile       attackers beside good clients of a cluster in network namespaces; a minute'
 	@echo 'make test-mixed    a cluster of this build and of an older one (OLD), which it builds'
 	@echo 'make test-stores   dumps in object stores: moto and versitygw, also over a bad line; two minutes'
@@ -78,7 +79,7 @@ run:
 cluster:
 	$(call needs,build)
 	$(CARGO) build --profile quick -p moneta
-	$(QUICK) cluster up $(if $(TLS),--tls)
+	$(QUICK) cluster up $(if $(TLS),--tls) $(if $(REGIONS),--regions $(REGIONS) --dir moneta-regions)
 
 # The full release build.
 install:
@@ -100,6 +101,14 @@ test-engines:
 	$(call needs,test engines)
 	scripts/cargo-test.sh $(ENGINES) $(ENGINE_TESTS)
 	scripts/cargo-test.sh $(ENGINES) $(STACK_TESTS) -- rocks lmdb
+
+# Two regions whose relays, copies and links fail for minutes.
+test-regions: build
+	scripts/cargo-test.sh $(TESTED) --test regions -- --ignored for_minutes
+
+# What a write takes to another region over 80 ms, on a machine that does nothing else. REGIONS_SECONDS, REGIONS_RATES.
+measure-regions:
+	$(CARGO) test --release -p moneta --test regions -- --ignored --nocapture a_write_takes
 
 # A cluster in network namespaces whose nodes and zones fail. ZONES=long: four minutes; PLOT=FILE: a plot by second, as SVG.
 test-zones: build

@@ -438,7 +438,7 @@ impl Call {
         let version = next();
         match self.send(key, Sent::Bury(version)).await? {
             WriteTold::Taken { .. } | WriteTold::Superseded(_) => Ok(Round::Ended(Deleted::Deleted.into())),
-            WriteTold::Refused(_) => unreachable!("a delete is not refused"),
+            WriteTold::Refused(_) | WriteTold::NotCreated => unreachable!("a delete is not refused"),
         }
     }
 }

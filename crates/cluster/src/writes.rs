@@ -57,6 +57,8 @@ pub(crate) enum WriteTold {
     Superseded(Newer),
     /// Nodes refuse it for what it is.
     Refused(Written),
+    /// All copies that answered have started so lately that they cannot tell whether the key was deleted before.
+    NotCreated,
 }
 
 /// What a write came after.
@@ -145,6 +147,7 @@ impl Call {
         let wants_all = matches!(sent, Sent::Bury(_));
         let (mut took, mut had, mut cas, mut why) = (0, false, None, None);
         let (mut refused, mut refusals) = (None, 0);
+        let mut not_created = false;
         let mut order = Order::default();
         let told = loop {
             let near_is_open = wanted > 0 && spread.waits_for(|node| layout.is_near(node));
@@ -170,6 +173,7 @@ impl Call {
                 break match refused {
                     _ if place == WritePlace::Taken => Ok(WriteTold::Taken { had, cas }),
                     Some(refused) if refusals > copies - wanted_of(0).min(copies) => Ok(WriteTold::Refused(refused)),
+                    None if not_created && took == 0 && why.is_none() => Ok(WriteTold::NotCreated),
                     _ => Err(too_few(took, copies, why)),
                 };
             };
@@ -193,7 +197,10 @@ impl Call {
                     refusals += usize::from(layout.counts(node));
                     refused.get_or_insert(written);
                 }
-                Answer::NotCreated => fate.lacks(self, node, key, missed),
+                Answer::NotCreated => {
+                    not_created |= layout.counts(node);
+                    fate.lacks(self, node, key, missed);
+                }
                 Answer::Failed(error) => {
                     if is_unwell(&error) {
                         away += usize::from(layout.counts(node));
@@ -266,6 +273,7 @@ impl Call {
             match self.send(&key, Sent::Put(&item(version), clock.millis(), None)).await? {
                 WriteTold::Taken { cas, .. } => return Ok(Written::Stored { cas: cas.unwrap_or(version.0) }),
                 WriteTold::Refused(written) => return Ok(written),
+                WriteTold::NotCreated => return Err(too_few(0, self.layout().copies(), None)),
                 WriteTold::Superseded(newer) => {
                     let next = Box::pin(self.next_above(&newer, &key, version, stamp)).await;
                     let next_item = item(next);
@@ -288,7 +296,7 @@ impl Call {
             match self.send(&key, Sent::Bury(version)).await? {
                 WriteTold::Taken { had, .. } if had || had_before => return Ok(Deleted::Deleted),
                 WriteTold::Taken { .. } => return Ok(Deleted::NotFound),
-                WriteTold::Refused(_) => unreachable!("a delete is not refused"),
+                WriteTold::Refused(_) | WriteTold::NotCreated => unreachable!("a delete is not refused"),
                 WriteTold::Superseded(newer) => {
                     had_before |= newer.had;
                     let next = Box::pin(self.next_above(&newer, &key, version, stamp)).await;
@@ -321,6 +329,7 @@ impl Call {
             WriteTold::Taken { .. } => Written::Stored { cas: meta.cas },
             WriteTold::Superseded(newer) => Written::Superseded { by: newer.by },
             WriteTold::Refused(written) => written,
+            WriteTold::NotCreated => Written::NotStored,
         })
     }
 
@@ -333,7 +342,7 @@ impl Call {
             WriteTold::Taken { had: true, .. } => Deleted::Deleted,
             WriteTold::Taken { had: false, .. } => Deleted::NotFound,
             WriteTold::Superseded(newer) => Deleted::Superseded { by: newer.by },
-            WriteTold::Refused(_) => unreachable!("a delete is not refused"),
+            WriteTold::Refused(_) | WriteTold::NotCreated => unreachable!("a delete is not refused"),
         })
     }
 

@@ -40,7 +40,10 @@ pub(crate) fn put<D: Database>(
         }
         Verdict::Newer => {}
     }
-    let cas = context.blindly().store_item(key, &item.as_ref(), true)?;
+    let mut item = item.as_ref();
+    // What was there lives longer: that counts as a read, and is how a feed of one region tells it from what was written elsewhere.
+    item.meta.fetched |= is_live && by == version;
+    let cas = context.blindly().store_item(key, &item, true)?;
     Ok(Written::Stored { cas })
 }
 

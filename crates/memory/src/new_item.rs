@@ -30,4 +30,10 @@ impl NewItem {
             stamp: Stamp::of(meta),
         }
     }
+
+    /// The same, as what was there after a touch: that counts as a read, and is how a feed of one region tells it from what was
+    /// written elsewhere.
+    pub(crate) fn touched(self) -> Self {
+        Self { marks: self.marks | mark::FETCHED, ..self }
+    }
 }

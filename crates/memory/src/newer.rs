@@ -71,6 +71,7 @@ impl Shard {
         };
         match verdict {
             Verdict::Newer if !follows(newer.base, Some(self.version(old))) => superseded(self.version(old)),
+            Verdict::Newer if version == self.version(old) => Plan::Value(newer.item.touched()),
             Verdict::Newer => Plan::Value(newer.item),
             Verdict::Same => Plan::Refuse(Written::Unchanged { cas: version.0 }),
             Verdict::Older => superseded(self.version(old)),

@@ -63,6 +63,8 @@ fn cli() -> Command {
         .subcommand(commands::segments::command())
         .subcommand(outward::add_to(commands::cluster::command()))
         .subcommand(commands::control::command())
+        .subcommand(commands::relay::command())
+        .subcommand(outward::add_to(commands::repair::command()))
         .subcommand(outward::add_to(commands::status::command()))
         .subcommand(outward::add_to(commands::watch::command()))
         .subcommand(outward::add_to(commands::query::command()))
@@ -94,6 +96,7 @@ fn main() -> ExitCode {
         "route",
         "status",
         "watch",
+        "repair",
         "topology",
         "query",
         "property",
@@ -118,6 +121,7 @@ fn main() -> ExitCode {
         Some(("segments", matches)) => commands::segments::run(matches),
         Some(("bench", matches)) => commands::bench::run(matches),
         Some(("control", matches)) => commands::control::run(matches),
+        Some(("relay", matches)) => commands::relay::run(matches),
         Some(("status", matches)) => commands::status::run(matches),
         Some(("watch", matches)) => commands::watch::run(matches),
         Some(("query", matches)) => commands::query::run(matches),
@@ -127,6 +131,7 @@ fn main() -> ExitCode {
         Some(("user", matches)) => commands::user::run(matches),
         // What it finds is its exit status.
         Some(("verify", matches)) => return commands::verify::run(matches),
+        Some(("repair", matches)) => return commands::repair::run(matches).unwrap_or_else(|error| failed(&error)),
         Some(("cluster", matches)) => return commands::cluster::run(matches).unwrap_or_else(|error| failed(&error)),
         _ => unreachable!("clap lets only known subcommands through"),
     };

@@ -1,5 +1,6 @@
 //! The store of a proxy: clusters, one for each app, whose nodes are reached over memcached's protocol.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -11,8 +12,9 @@ use moneta_cluster::{App, Apps, Cluster, RemoteNodes, Topology, Writer};
 use moneta_link::{ControlSource, Epochs};
 use moneta_net::Outward;
 use moneta_options::kinds::Kind;
+use moneta_options::values::Values;
 use moneta_remote::{RemoteConfig, ValueMemory};
-use moneta_store::{Clock, Door, KeyHash, Store};
+use moneta_store::{Clock, Door, KeyHash, Origin, Store};
 
 use crate::linked::Link;
 use crate::options::app::AppSettings;
@@ -122,27 +124,67 @@ fn cluster(
     clock: &Arc<Clock>,
 ) -> anyhow::Result<Cluster> {
     let settings = &app.values;
-    let salt = getrandom::u64().context("the system has no randomness")?;
-    let config = proxy::config(settings, &app.name, !settings.get(&DISABLE_FLUSH_ALL));
-    if let Some(folder) = &config.hint_dir {
-        std::fs::create_dir_all(folder).with_context(|| format!("no folder for hints at {}", folder.display()))?;
-    }
+    let folder = settings.get(&proxy::HINT_DIR);
     let topology = settings.get(&proxy::TOPOLOGY).context("an app has a topology")?;
-    let beside_hints = || config.hint_dir.as_ref().map(|folder| folder.join(format!("{}.topology.toml", config.app)));
+    let beside_hints = || folder.map(|folder| folder.join(format!("{}.topology.toml", app.name)));
     let kept = match &topology {
         Source::Control(app) => link.and_then(|link| link.kept(app)).or_else(beside_hints),
         _ => beside_hints(),
     };
-    let mut source = Guarded::new(source(&topology, link)?, GuardConfig { kept, ..GuardConfig::default() });
+    let parts = ClusterParts {
+        name: app.name.clone(),
+        kept,
+        allow_flush: !settings.get(&DISABLE_FLUSH_ALL),
+        origin: cluster::origin(settings),
+        seed,
+        outward: outward.clone(),
+        memory: Arc::clone(memory),
+        clock: Arc::clone(clock),
+    };
+    cluster_of(settings, source(&topology, link)?, parts)
+}
+
+/// What a cluster is made of, beside the options of its proxy.
+pub struct ClusterParts {
+    /// The app's name.
+    pub name: String,
+    /// The file that keeps its last topology.
+    pub kept: Option<PathBuf>,
+    /// It may be flushed.
+    pub allow_flush: bool,
+    /// Who writes.
+    pub origin: Origin,
+    /// How keys are hashed in this process.
+    pub seed: KeyHash,
+    /// How nodes are reached.
+    pub outward: Outward,
+    /// Memory for large values.
+    pub memory: Arc<ValueMemory>,
+    /// The clock of this process.
+    pub clock: Arc<Clock>,
+}
+
+/// A cluster that follows its topology.
+///
+/// # Errors
+/// If there is no topology, it makes no sense, or the folder of hints cannot be used.
+pub fn cluster_of(settings: &Values, source: Box<dyn TopologySource>, parts: ClusterParts) -> anyhow::Result<Cluster> {
+    let ClusterParts { name, kept, allow_flush, origin, seed, outward, memory, clock } = parts;
+    let salt = getrandom::u64().context("the system has no randomness")?;
+    let config = proxy::config(settings, &name, allow_flush);
+    if let Some(folder) = &config.hint_dir {
+        std::fs::create_dir_all(folder).with_context(|| format!("no folder for hints at {}", folder.display()))?;
+    }
+    let mut source = Guarded::new(source, GuardConfig { kept, ..GuardConfig::default() });
     let first = source.first(FIRST).context("there is no topology")?;
-    let (memory, settings_of) = (Arc::clone(memory), settings.clone());
+    let settings_of = settings.clone();
     let configure =
         move |address| RemoteConfig { seed, memory: Arc::clone(&memory), ..proxy::node(&settings_of, address) };
     let timeout = settings.get(&proxy::NODE_TIMEOUT).into();
-    let nodes = RemoteNodes::new(Box::new(configure), timeout, outward.clone(), Arc::clone(clock));
-    let writer = Writer { origin: cluster::origin(settings), salt, seed };
+    let nodes = RemoteNodes::new(Box::new(configure), timeout, outward, Arc::clone(&clock));
+    let writer = Writer { origin, salt, seed };
     let item_max = settings.get(&MAX_ITEM_SIZE);
-    let cluster = Cluster::new(config, &first, Box::new(nodes), writer, item_max, Arc::clone(clock))?;
+    let cluster = Cluster::new(config, &first, Box::new(nodes), writer, item_max, clock)?;
     cluster.start()?;
     cluster.follow(source)?;
     Ok(cluster)

@@ -15,7 +15,7 @@ fn declared() -> Vec<Metric> {
         .chain(moneta_layers::metrics());
     let all = all.chain(moneta_flash::metrics()).chain(moneta_remote::metrics()).chain(moneta_cluster::metrics());
     let all = all.chain(moneta_cluster::catchup::catch_up_metrics()).chain(moneta_link::metrics());
-    let all = all.chain(moneta_control::metrics());
+    let all = all.chain(moneta_control::metrics()).chain(moneta_relay::metrics());
     #[cfg(feature = "lmdb")]
     let all = all.chain(moneta_lmdb::metrics());
     #[cfg(feature = "rocks")]

@@ -327,7 +327,11 @@ fn describe(inner: &Inner, wanted: &Wanted, record: &Record<'_>, now: u32) -> Op
     let Record { view, bytes, base } = *record;
     let version = view.version(base);
     // Without a version it is what hides an older record here alone, or a client chose its CAS value.
-    if version == Version::ZERO || !wanted.has_version(version) || !wanted.has_key(view.key()) {
+    if version == Version::ZERO || !wanted.has_key(view.key()) {
+        return None;
+    }
+    // What was touched keeps its version, and lives longer wherever that was done.
+    if !wanted.has_version(version) && (view.header.is(mark::TOMBSTONE) || !view.header.is(mark::FETCHED)) {
         return None;
     }
     if inner.is_below_floor(version) {

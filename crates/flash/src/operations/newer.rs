@@ -56,15 +56,18 @@ impl Inner {
         let written = || standing(&item.meta, value);
         let horizon = self.deletes.find(self.identities.number(key.hash), key.hash).1;
         let may_create = !self.config.versioning.is_unsure(as_of, horizon);
+        // What was there lives longer: that counts as a read, and is how a feed of one region tells it from what was written elsewhere.
+        let mut is_touch = false;
         match self.compare(&shard, key, (version, base), may_create, written, fetched) {
             Compared::On(place) => return Attempt::Read(place),
             Compared::Verdict(Verdict::Older, by) => return Attempt::done(Written::Superseded { by }),
             Compared::Verdict(Verdict::Same, _) => return Attempt::done(Written::Unchanged { cas: version.0 }),
-            Compared::Verdict(Verdict::Newer, _) => {}
+            Compared::Verdict(Verdict::Newer, there) => is_touch = there == version,
             Compared::Absent if !may_create => return Attempt::done(Written::NotStored),
             Compared::Absent => {}
         }
         let version = change::Version::of(&item.meta, Content::whole(value));
+        let version = change::Version { fetched: version.fetched || is_touch, ..version };
         match self.store(&mut shard, key, &version, now, ground) {
             Ok(stored) => self.ended(Written::Stored { cas: stored.cas }, Some(stored.number)),
             Err(halt) => halt.into(),

@@ -9,6 +9,7 @@ mod plan;
 mod plane;
 mod private;
 mod process;
+mod regions;
 mod roll;
 mod screen;
 mod traces;
@@ -26,6 +27,7 @@ use nix::fcntl::{Flock, FlockArg};
 use self::certificates::Certificates;
 use self::plan::{Plan, Sizes};
 use self::plane::Plane;
+use self::regions::Regions;
 use self::roll::RollArgs;
 use self::users::Users;
 use crate::outward;
@@ -53,6 +55,9 @@ struct UpArgs {
     /// Protect all connections by TLS: makes an authority, certificates and users in the folder. Whoever is none of these may do nothing
     #[arg(long)]
     tls: bool,
+    /// So many regions, each a cluster as above, with relays between them: up to 4
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(2..=i64::from(regions::MOST)), conflicts_with = "tls")]
+    regions: Option<u8>,
 }
 
 /// The subcommand.
@@ -105,6 +110,15 @@ fn up(args: &UpArgs) -> anyhow::Result<()> {
     fs::create_dir_all(dir).with_context(|| format!("no folder at {}", dir.display()))?;
     let dir = &dir.canonicalize().with_context(|| dir.display().to_string())?;
     let _lock = lock(dir)?;
+    if let Some(regions) = regions_of(args, dir)? {
+        for region in 1..=regions.count {
+            let folder = regions::folder(dir, region);
+            let plan = Plan::load(&folder)?.with_context(|| format!("no cluster in {}", folder.display()))?;
+            start_all(&folder, &plan)?;
+        }
+        regions.start_relays(dir)?;
+        return regions.show(dir);
+    }
     // Until all processes listen.
     let mut claimed = None;
     let plan = match Plan::load(dir)? {
@@ -134,21 +148,52 @@ fn up(args: &UpArgs) -> anyhow::Result<()> {
         }
     };
     reach(dir, &plan)?;
-    if let Some(plane) = Plane::of(dir, &plan) {
-        plane.start(&plan)?;
+    start_all(dir, &plan)?;
+    screen::started(dir, &plan)
+}
+
+/// The regions of a folder, or those that are to be begun there; `None`: it is, or becomes, one cluster.
+fn regions_of(args: &UpArgs, dir: &Path) -> anyhow::Result<Option<Regions>> {
+    let (there, is_cluster) = (Regions::load(dir)?, Plan::load(dir)?.is_some());
+    let begins = args.regions.is_some() || args.port.is_some() || args.memory.is_some() || args.flash.is_some();
+    match (there, args.regions) {
+        (Some(_), _) if begins => {
+            bail!("the regions in {} have their ports and sizes: leave them out, or remove the folder", dir.display())
+        }
+        (Some(there), _) => Ok(Some(there)),
+        (None, Some(_)) if is_cluster => bail!("{} has a cluster of one region: take another folder", dir.display()),
+        (None, Some(count)) => {
+            let sizes = Sizes {
+                memory: args.memory.clone().unwrap_or_else(|| "32m".into()),
+                flash: args.flash.clone().unwrap_or_else(|| "160m".into()),
+            };
+            Regions::plan(dir, count, args.port.unwrap_or(21200), &sizes).map(Some)
+        }
+        (None, None) => Ok(None),
+    }
+}
+
+/// Starts what does not run, and waits until all is ready.
+fn start_all(dir: &Path, plan: &Plan) -> anyhow::Result<()> {
+    if let Some(plane) = Plane::of(dir, plan) {
+        plane.start(plan)?;
     }
     for process in &plan.processes {
         if process::pid(dir, process).is_none() {
-            process::start(dir, &plan, process)?;
+            process::start(dir, plan, process)?;
         }
     }
     for process in &plan.processes {
         process::wait_until_ready(dir, process)?;
     }
-    screen::started(dir, &plan)
+    Ok(())
 }
 
 fn status(folder: &Folder) -> anyhow::Result<ExitCode> {
+    if let Some(regions) = Regions::load(&folder.dir)? {
+        let dir = folder.dir.canonicalize().with_context(|| folder.dir.display().to_string())?;
+        return Ok(if regions.status(&dir)? { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+    }
     let (dir, plan) = planned(&folder.dir)?;
     let ready = screen::status(&dir, &plan)?;
     Ok(if ready { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -164,23 +209,38 @@ fn roll(args: &RollArgs) -> anyhow::Result<()> {
 }
 
 fn down(folder: &Folder) -> anyhow::Result<()> {
+    if let Some(regions) = Regions::load(&folder.dir)? {
+        let dir = folder.dir.canonicalize().with_context(|| folder.dir.display().to_string())?;
+        let _lock = lock(&dir)?;
+        let mut count = regions.stop_relays(&dir)?;
+        for region in 1..=regions.count {
+            count += end_all(&planned(&regions::folder(&dir, region))?)?;
+        }
+        return screen::ended(&dir, count);
+    }
     let (dir, plan) = planned(&folder.dir)?;
     let _lock = lock(&dir)?;
+    let count = end_all(&(dir.clone(), plan))?;
+    screen::ended(&dir, count)
+}
+
+/// Ends what runs of a cluster; how many processes.
+fn end_all((dir, plan): &(PathBuf, Plan)) -> anyhow::Result<usize> {
     // Proxies first: a client should not be told of nodes that fail because they end.
     let pids: Vec<_> =
-        plan.processes.iter().rev().filter_map(|process| Some((process, process::pid(&dir, process)?))).collect();
+        plan.processes.iter().rev().filter_map(|process| Some((process, process::pid(dir, process)?))).collect();
     for is_proxy in [true, false] {
         let together = || pids.iter().filter(|(process, _)| process.proxy == is_proxy);
         for (process, pid) in together() {
             process::tell(process, *pid)?;
         }
         for (process, pid) in together() {
-            process::wait_for_end(&dir, process, *pid)?;
+            process::wait_for_end(dir, process, *pid)?;
         }
     }
     // Last: the others tell it that they leave.
-    let plane = Plane::of(&dir, &plan).map(|plane| plane.stop()).transpose()?;
-    screen::ended(&dir, pids.len() + usize::from(plane == Some(true)))
+    let plane = Plane::of(dir, plan).map(|plane| plane.stop()).transpose()?;
+    Ok(pids.len() + usize::from(plane == Some(true)))
 }
 
 fn planned(dir: &Path) -> anyhow::Result<(PathBuf, Plan)> {

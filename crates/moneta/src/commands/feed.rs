@@ -11,7 +11,8 @@ use moneta_net::Address;
 use moneta_options::kinds::units;
 use serde::Deserialize;
 
-use self::admin::{AdminSource, WAIT, now};
+use self::admin::{AdminSource, WAIT};
+pub(super) use self::admin::{now, reachable};
 use self::print::{Printer, escaped, words};
 use self::run::{Reader, Start, pump};
 use self::target::Target;
@@ -85,7 +86,8 @@ struct Listed {
     connected: bool,
 }
 
-fn ago(text: &str) -> Result<Duration, String> {
+/// So long ago, as 30s, 5m or 2h.
+pub(super) fn ago(text: &str) -> Result<Duration, String> {
     let wrong = || "expected a number with s, m or h, as 5m".to_owned();
     let split = text.len().checked_sub(1).filter(|at| text.is_char_boundary(*at)).ok_or_else(wrong)?;
     let seconds = match &text[split..] {

@@ -14,6 +14,8 @@ pub mod populate;
 pub mod property;
 pub mod proxy;
 pub mod query;
+pub mod relay;
+pub mod repair;
 pub mod route;
 pub mod segments;
 pub mod serve;

@@ -11,6 +11,7 @@ pub mod kinds;
 pub mod listener;
 pub mod machine;
 pub mod of_control;
+pub mod of_relay;
 pub mod resolve;
 pub mod sections;
 pub mod settings;

@@ -3,6 +3,7 @@
 //! Calls to the store run on helper threads for a bounded time.
 
 mod changes;
+mod digest;
 mod key;
 mod metrics;
 pub(crate) mod observed;
@@ -44,6 +45,8 @@ struct Shown {
     looks: vitals::Looks,
     /// Admits a few requests at a time that read the feed.
     feed: Turn,
+    /// Admits one request at a time that walks all items.
+    walks: Turn,
 }
 
 /// Shows a server on the desk.
@@ -54,6 +57,7 @@ pub(crate) fn show(observed: &Arc<Observed>, desk: &Desk) {
         vitals: Turn::of(1),
         looks: vitals::Looks::default(),
         feed: Turn::of(FEEDS),
+        walks: Turn::of(1),
     });
     let shown = || Arc::clone(&shown);
     let pages = [
@@ -62,6 +66,10 @@ pub(crate) fn show(observed: &Arc<Observed>, desk: &Desk) {
         Route::get("/changes", changes::changes, shown()).in_places(Places::Feed).needs(Right::Replicate),
         Route::get("/vitals", vitals::vitals, shown()),
         Route::get("/regions", vitals::regions, shown()),
+        Route::post("/digest", digest::digest, shown())
+            .in_places(Places::Feed)
+            .needs(Right::Replicate)
+            .with_body(digest::REQUEST_MAX),
         Route::get("/key", key::key, shown()).needs(Right::List),
         Route::get("/feed/readers", changes::readers, shown()),
     ];

@@ -36,6 +36,9 @@ pub struct Plan {
     /// The port of the control plane; a plan of an older build has none, and its processes read files.
     #[serde(default)]
     pub control: Option<u16>,
+    /// The number of its region.
+    #[serde(default)]
+    pub region: u8,
     pub sizes: Sizes,
     /// Nodes, then proxies.
     pub processes: Vec<Process>,
@@ -96,7 +99,7 @@ impl Plan {
                 admin,
             },
         );
-        Ok(Self { tls: false, users: false, control: Some(*control), sizes, processes: processes.collect() })
+        Ok(Self { tls: false, users: false, control: Some(*control), region: 0, sizes, processes: processes.collect() })
     }
 
     /// The plan in `dir`; `None`: there is none yet.

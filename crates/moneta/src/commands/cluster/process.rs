@@ -52,6 +52,9 @@ pub fn start(dir: &Path, plan: &Plan, process: &Process) -> anyhow::Result<()> {
     command.arg(if process.proxy { "proxy" } else { "serve" }).arg("--daemon").arg("--pidfile").arg(&pid_file);
     command.args(["--listen", "127.0.0.1", "--threads", "1", "--port", &process.port.to_string()]);
     command.args(["--admin", &process.admin_address(), "--writer-id", &process.writer.to_string()]);
+    if plan.region > 0 {
+        command.args(["--region-id", &plan.region.to_string()]);
+    }
     let plane = Plane::of(dir, plan);
     command.args(plane.iter().flat_map(|plane| plane.options(process)));
     if process.proxy {

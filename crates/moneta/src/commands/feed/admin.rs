@@ -30,7 +30,7 @@ const LINE: u64 = 4096;
 const LISTENERS: &str = "moneta-listeners";
 
 /// Milliseconds since the Unix epoch.
-pub(super) fn now() -> u64 {
+pub(in crate::commands) fn now() -> u64 {
     millis(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
 }
 
@@ -283,7 +283,7 @@ pub(super) fn feed_number(address: &Address, timeout: Duration) -> Result<u64, S
 
 /// The listeners that a node names, as they may be reached by who has reached its admin side; those over TCP first. One at all
 /// addresses of its machine is at the host of the admin side.
-fn reachable(named: &str, admin: &str) -> Vec<Address> {
+pub(in crate::commands) fn reachable(named: &str, admin: &str) -> Vec<Address> {
     let host = admin.rsplit_once(':').map_or("localhost", |(host, _)| host);
     let (mut over_tcp, mut sockets) = (Vec::new(), Vec::new());
     for listener in named.split(',').map(str::trim) {

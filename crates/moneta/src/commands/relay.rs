@@ -1,0 +1,271 @@
+//! `moneta relay`: carries what changes in another region to the cluster here, from options to a process that runs.
+
+pub mod gaps;
+
+use std::io::{Write, stdout};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, anyhow};
+use clap::{ArgMatches, Command};
+use moneta_admin::{AdminConfig, AdminError};
+use moneta_cluster::sources::{GuardConfig, Guarded, TopologySource};
+use moneta_cluster::{Cluster, Topology, Writer};
+use moneta_link::{Control, ControlSource, ControlUrl, Epochs};
+use moneta_net::Outward;
+use moneta_options::stray;
+use moneta_options::values::Values;
+use moneta_process::Process;
+use moneta_process::desk::About;
+use moneta_process::runner::Beginning;
+use moneta_process::startup::Startup;
+use moneta_relay::probe::Probe;
+use moneta_relay::relay::Surroundings;
+use moneta_relay::{OnGap, Relay, RelayConfig};
+use moneta_remote::ValueMemory;
+use moneta_store::{Clock, KeyHash, Origin, Store, component};
+
+use crate::admin_access;
+use crate::options::kinds::topology::Source;
+use crate::options::of_relay::{
+    self, ADMIN, BACK, COMPRESS, COPY, FLUSH, FROM, FROM_CONTROL, LAG_MAX, MODE, PATIENCE, PREFIX, PROBE, RATE, REGION,
+    REPAIR, STATE_DIR, TO, VALUE_MAX, WORKERS,
+};
+use crate::options::sections::access::note_users;
+use crate::options::sections::cluster::WRITER_ID;
+use crate::options::sections::control::{CONTROL, ENV};
+use crate::options::sections::operation::{self, LAME_DUCK};
+use crate::options::sections::proxy::APP;
+use crate::options::sections::tls;
+use crate::proxy::{self, ClusterParts};
+use crate::{outward, this_program, tls_files, users};
+
+/// How long the streams may take to end, and the clusters to write their hints.
+const CLOSE_WITHIN: Duration = Duration::from_secs(20);
+/// Memory for large values on their way to nodes.
+const VALUE_MEMORY: usize = 256 << 20;
+
+/// The subcommand.
+pub fn command() -> Command {
+    of_relay::add_to(
+        Command::new("relay")
+            .about("Carry what changes in another region to the cluster of this one")
+            .after_help("It runs in the region that receives. -h shows the common options, --help all; docs/relay.md says how it is run."),
+    )
+}
+
+/// Runs the relay until it is told to stop.
+///
+/// # Errors
+/// If an option is refused, a topology cannot be read, or the progress cannot be kept.
+pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
+    let options = of_relay::resolve(matches, |name| std::env::var_os(name))?;
+    let tls = tls::load(&options)?;
+    let (audit, users) = (users::audit(&options)?, users::open(&options)?);
+    let desk = admin_access::config(&options, tls.as_ref(), users.as_ref(), audit.as_ref())?;
+    let mut process = begin(&options, desk)?;
+    for (variable, option) in stray::misspelt(&of_relay::ALL, std::env::vars_os().map(|(name, _)| name)) {
+        tracing::warn!(variable, "not an option and ignored; did you mean {option}?");
+    }
+    process.phases().set_lame_duck(options.get(&LAME_DUCK));
+    if let Some(users) = &users {
+        let audit = audit.clone();
+        users
+            .follow(move |users| note_users(users, audit.as_deref()))
+            .context("no thread follows the file of users")?;
+    }
+    let certificates = tls::certificates(&options, tls.as_ref());
+    certificates.as_ref().map(tls_files::follow).transpose().context("no files are looked at")?;
+    process.answer_signals(|| {
+        tracing::warn!("a relay takes other options after a restart; files of TLS and users are followed")
+    })?;
+    let outward = outward::of(&options, tls.as_ref())?;
+    let clock = Arc::new(Clock::system());
+    let regions = Regions::open(&options, &outward, &clock)?;
+    let here = regions.here.clone();
+    process.at_end("cluster", CLOSE_WITHIN, move || component::close(&here));
+    let store: Arc<dyn Store> = Arc::new(regions.here.clone());
+    let probe = regions.there.as_ref().map(|there| {
+        let there: Arc<dyn Store> = Arc::new(there.clone());
+        Probe::start(there, Arc::clone(&store), &regions.name)
+    });
+    let probe = probe.transpose().context("no thread for the probe")?;
+    let repairs = options.get(&REPAIR).then(|| gaps::Repairs::start(&options, &outward, &clock)).transpose()?;
+    let of_gaps = repairs.clone();
+    let on_gap: OnGap = Arc::new(move |gap| of_gaps.iter().for_each(|repairs| repairs.gap(gap)));
+    let surroundings = Surroundings { store, outward, clock, on_gap, probe: probe.clone() };
+    let relay = Relay::start(config(&options)?, regions.topology, regions.source, surroundings)?;
+    let relay = Arc::new(relay);
+    let closing = (Arc::clone(&relay), probe, regions.there, repairs.clone());
+    process.at_end("relay", CLOSE_WITHIN, move || {
+        let (relay, probe, there, repairs) = closing;
+        repairs.iter().for_each(|repairs| repairs.close());
+        probe.iter().for_each(|probe| probe.close());
+        there.iter().for_each(|there| component::close(there));
+        relay.close();
+    });
+    let of_page = repairs.clone();
+    let pages =
+        [moneta_relay::route(&relay, move || of_page.as_ref().map(|repairs| repairs.shown()).unwrap_or_default())];
+    process.desk().show(Arc::<Relay>::clone(&relay) as _, pages);
+    if let Some(repairs) = repairs {
+        process.desk().show(repairs as _, []);
+    }
+    process.desk().show(Arc::new(OfCluster(regions.here)) as _, []);
+    process.run(|desk| greet(&options, desk.address()))
+}
+
+/// Both regions as they are reached from here.
+struct Regions {
+    /// The cluster here.
+    here: Cluster,
+    /// That of the other region, where keys are written by the probe.
+    there: Option<Cluster>,
+    /// A name for the probe's keys.
+    name: String,
+    topology: Topology,
+    source: Guarded<Box<dyn TopologySource>>,
+}
+
+impl Regions {
+    fn open(options: &Values, outward: &Outward, clock: &Arc<Clock>) -> anyhow::Result<Self> {
+        let (from, to) = (options.get(&FROM).context("it has a source")?, options.get(&TO).context("it has a target")?);
+        let folder = options.get(&STATE_DIR).context("it has a folder")?;
+        std::fs::create_dir_all(&folder)
+            .with_context(|| format!("state_dir: `{}` cannot be made", folder.display()))?;
+        let (app, region) = (options.get(&APP).unwrap_or_default(), options.get(&REGION));
+        let (there, here) = (source_there(options, outward), source_here(options, outward));
+        let seed = KeyHash::random().context("the system has no randomness")?;
+        let memory = Arc::new(ValueMemory::new(VALUE_MEMORY));
+        let parts = |name: &str, origin, file: &str| ClusterParts {
+            name: name.to_owned(),
+            kept: Some(folder.join(file)),
+            allow_flush: true,
+            origin,
+            seed,
+            outward: outward.clone(),
+            memory: Arc::clone(&memory),
+            clock: Arc::clone(clock),
+        };
+        let own = options.get(&WRITER_ID).unwrap_or_default();
+        let here = {
+            let parts = parts(&app, Origin::new(region, own), &format!("{app}.to.topology.toml"));
+            proxy::cluster_of(options, here(&to)?, parts).context("to")?
+        };
+        let kept = folder.join(format!("{app}.from-{region}.topology.toml"));
+        let mut followed = Guarded::new(there(&from)?, GuardConfig { kept: Some(kept), ..GuardConfig::default() });
+        let topology = followed.first(proxy::FIRST).context("from: there is no topology")?;
+        let there = options.get(&PROBE).then(|| {
+            let parts = parts(
+                &format!("{app}.probe"),
+                Origin::new(region, own),
+                &format!("{app}.probe-{region}.topology.toml"),
+            );
+            proxy::cluster_of(&without_hints(options), there(&from)?, parts).context("from")
+        });
+        let name = format!("{app}.{region}.{:08x}", getrandom::u32().context("the system has no randomness")?);
+        Ok(Self { here, there: there.transpose()?, name, topology, source: followed })
+    }
+}
+
+/// What makes the topologies of one region followed.
+type Sourced<'o> = Box<dyn Fn(&Source) -> anyhow::Result<Box<dyn TopologySource>> + 'o>;
+
+/// The topologies of the other region.
+fn source_there<'o>(options: &'o Values, outward: &'o Outward) -> Sourced<'o> {
+    let own = options.get(&FROM_CONTROL);
+    sourced(if own.is_empty() { options.get(&CONTROL) } else { own }, options, outward)
+}
+
+/// Those of this one.
+fn source_here<'o>(options: &'o Values, outward: &'o Outward) -> Sourced<'o> {
+    sourced(options.get(&CONTROL), options, outward)
+}
+
+fn sourced<'o>(urls: Vec<ControlUrl>, options: &'o Values, outward: &'o Outward) -> Sourced<'o> {
+    Box::new(move |source| match source {
+        Source::Control(app) => {
+            let control = Control::new(&urls, outward, options.get(&ENV).unwrap_or_default());
+            Ok(Box::new(ControlSource::new(Arc::new(control), app, Epochs::default())?))
+        }
+        other => proxy::source(other, None),
+    })
+}
+
+/// What the probe's cluster is told: what it could not write is no loss.
+fn without_hints(options: &Values) -> Values {
+    use moneta_options::declaration::Declaration;
+    let mut own = options.clone();
+    own.take_over(crate::options::sections::proxy::HINT_DIR.about().key, &Values::default());
+    own
+}
+
+/// The cluster here as a part of the process: its metrics, and whether its nodes answer.
+struct OfCluster(Cluster);
+
+impl moneta_process::desk::Observed for OfCluster {
+    fn samples(&self) -> Vec<moneta_store::metric::Sample> {
+        component::report(&self.0, &moneta_store::Cx::outside()).metrics
+    }
+
+    fn health(&self) -> moneta_store::Health {
+        component::health(&self.0)
+    }
+}
+
+fn config(options: &Values) -> anyhow::Result<RelayConfig> {
+    Ok(RelayConfig {
+        prefix: options.get(&PREFIX).unwrap_or_default().into_bytes(),
+        mode: options.get(&MODE),
+        flush: options.get(&FLUSH),
+        compress: options.get(&COMPRESS),
+        rate: moneta_feed::Rate::of(options.get(&RATE)),
+        workers: options.get(&WORKERS),
+        value_max: usize::try_from(options.get(&VALUE_MAX))?,
+        copy: options.get(&COPY),
+        patience: options.get(&PATIENCE),
+        back: options.get(&BACK),
+        lag_max: options.get(&LAG_MAX),
+        ..RelayConfig::new(
+            options.get(&APP).unwrap_or_default(),
+            options.get(&REGION),
+            options.get(&STATE_DIR).context("it has a folder")?,
+        )
+    })
+}
+
+fn begin(options: &Values, desk: AdminConfig) -> anyhow::Result<Process> {
+    let admin = match options.get(&ADMIN) {
+        None => None,
+        Some(address) => {
+            let found = address.resolve().with_context(|| format!("admin: `{address}` cannot be looked up"))?;
+            Some(found.into_iter().next().with_context(|| format!("admin: `{address}` has no address"))?)
+        }
+    };
+    let about = About { program: "moneta", version: env!("CARGO_PKG_VERSION"), role: "relay" };
+    let beginning = Beginning { about, startup: Startup::default(), log: operation::log(options), admin, desk };
+    Process::begin(beginning).map_err(|error| match error.downcast_ref() {
+        Some(AdminError::Listen { .. }) => anyhow!("{error}; --admin takes another address, or `off`"),
+        _ => error,
+    })
+}
+
+/// Prints the first screen.
+fn greet(options: &Values, address: Option<std::net::SocketAddr>) {
+    let mut out = stdout().lock();
+    let mut write = || -> std::io::Result<()> {
+        writeln!(out, "moneta relay {}", env!("CARGO_PKG_VERSION"))?;
+        writeln!(out, "carries      what is written in region {}", options.get(&REGION))?;
+        if let Some(address) = address {
+            let is_protected = options.get(&tls::TLS_CERT).is_some();
+            let scheme = if is_protected { "https" } else { "http" };
+            writeln!(out, "admin        {scheme}://{address}{}", moneta_relay::PATH)?;
+        }
+        let (process, moneta) = (std::process::id(), this_program::word());
+        writeln!(out, "stop         Ctrl-C or `kill {process}`; `{moneta} relay --help` shows all options")?;
+        out.flush()
+    };
+    if let Err(error) = write() {
+        tracing::warn!(%error, "the first screen could not be written");
+    }
+}

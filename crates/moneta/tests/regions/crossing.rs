@@ -1,0 +1,107 @@
+//! What crosses, and what does not.
+
+use crate::common::until;
+use crate::world::World;
+
+const MISS: &str = "EN\r\n";
+const SSD: &[&str] = &["--flash", "{ssd}:160m"];
+
+fn reads(world: &World, region: usize, key: &str, value: &str) {
+    until(&format!("{key} is {value} in region {}", world.regions[region].id), || {
+        world.regions[region].ask(&format!("mg {key} v")).split("\r\n").nth(1) == Some(value)
+    });
+}
+
+fn misses(world: &World, region: usize, key: &str) {
+    until(&format!("{key} is gone"), || world.regions[region].ask(&format!("mg {key} v")) == MISS);
+}
+
+/// What goes both ways: sets, deletes, lives that are lengthened elsewhere, keys written in both regions; and no change goes round.
+fn crosses(options: [&[&str]; 2]) {
+    let world = World::start(options);
+    let [east, west] = &world.regions;
+    let relays = world.relays(&[]);
+    east.set("a", "east");
+    west.set("b", "west");
+    reads(&world, 1, "a", "east");
+    reads(&world, 0, "b", "west");
+    // The same key in both: the later one wins everywhere.
+    east.set("c", "east");
+    west.set("c", "west");
+    reads(&world, 0, "c", "west");
+    // A life that is lengthened where the item was not made.
+    until("it is stored", || east.ask("set t 0 1000 1\r\nt") == "STORED\r\n");
+    reads(&world, 1, "t", "t");
+    let end = |region: usize| {
+        let answer = world.regions[region].ask("mg t t");
+        answer.trim_end().strip_prefix("HD t").and_then(|ttl| ttl.parse::<u32>().ok()).unwrap_or(0)
+    };
+    until("it is touched", || west.ask("touch t 5000") == "TOUCHED\r\n");
+    until("the longer life is in the other region", || end(0) > 4000);
+    east.delete("a");
+    misses(&world, 1, "a");
+    west.delete("c");
+    misses(&world, 0, "c");
+    let keys = ["a", "b", "c", "t"].map(String::from);
+    world.until_all_agree(&keys);
+    // At rest nothing goes round: what was read stays what it is.
+    let read = || relays.each_ref().map(|relay| relay.metric("relay_changes_total"));
+    let before = read();
+    std::thread::sleep(std::time::Duration::from_millis(1500));
+    assert_eq!(read(), before, "changes go round");
+    assert!(before.iter().all(|read| *read < 30.0), "{before:?} changes for 10 writes");
+    for relay in &relays {
+        assert_eq!(relay.metric("relay_up"), 1.0);
+        let page = relay.page("/relay");
+        assert!(page.contains("\"gaps\":[]") && page.contains("\"copy\":\"copy0\""), "{page}");
+        assert!(relay.page("/readyz").contains("\"ready\":true"), "{}", relay.page("/readyz"));
+    }
+}
+
+#[test]
+fn writes_of_one_region_are_read_in_the_other_and_go_no_further() {
+    crosses([SSD, &[]]);
+}
+
+#[test]
+fn a_flush_crosses_where_it_is_asked_to_and_too_large_values_leave_nothing_old() {
+    let world = World::start([&[], &["-I", "2k"]]);
+    let [east, west] = &world.regions;
+    let first = world.relay(0, &[]);
+    for (key, value) in [("large", "small"), ("kept", "x"), ("other", "y")] {
+        east.set(key, value);
+        reads(&world, 1, key, value);
+    }
+    // Over the limit of the nodes there: what is older must not stay.
+    east.set("large", &"l".repeat(5000));
+    misses(&world, 1, "large");
+    first.until("it is counted", || first.metric("relay_refused_total") >= 1.0);
+    // A flush is its region's own.
+    assert_eq!(east.ask("flush_all"), "OK\r\n");
+    first.until("it is left out", || first.metric("relay_flushes_left_out_total") >= 1.0);
+    assert_eq!(west.ask("mg kept v"), "VA 1\r\nx\r\n");
+    assert_eq!(east.ask("mg kept v"), MISS);
+    first.kill();
+    let _second = world.relay(0, &["--flush", "relay"]);
+    east.set("after", "z");
+    reads(&world, 1, "after", "z");
+    assert_eq!(east.ask("flush_all"), "OK\r\n");
+    ["kept", "other", "after"].iter().for_each(|key| misses(&world, 1, key));
+}
+
+#[test]
+fn where_values_do_not_cross_what_is_older_goes() {
+    let world = World::start([&[], &[]]);
+    let [east, west] = &world.regions;
+    west.set("k", "of the west");
+    west.set("own.k", "of the west");
+    let relay = world.relay(0, &["--mode", "invalidate", "--prefix", "k"]);
+    relay.until("it reads", || relay.metric("relay_up") == 1.0);
+    east.set("k", "of the east");
+    east.set("own.k", "of the east");
+    misses(&world, 1, "k");
+    // Filled again from what the west has, it stays.
+    west.set("k", "again");
+    assert_eq!(west.ask("mg own.k v"), "VA 11\r\nof the west\r\n", "of another prefix");
+    assert_eq!(west.ask("mg k v"), "VA 5\r\nagain\r\n");
+}

@@ -1,0 +1,12 @@
+//! Regions with relays between them, on real processes: two copies and a proxy in each, and a link that is slow and can be cut.
+//! What is written in one is read in the other; relays, nodes and the link fail; at rest all copies agree and nothing deleted lives.
+//! `make test-regions` runs the long one.
+
+#[path = "../common/mod.rs"]
+mod common;
+mod crossing;
+mod link;
+mod measure;
+mod repair;
+mod trouble;
+mod world;

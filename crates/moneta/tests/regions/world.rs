@@ -1,0 +1,211 @@
+//! Two regions: nodes, proxies, the links between them, and the relays.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::common::{Node, Process, connect, file, moneta, steady_port, until};
+use crate::link::Link;
+
+/// What lies between the regions of a test that does not measure.
+pub const ROUND_TRIP: Duration = Duration::from_millis(80);
+/// Copies in each region, of a node each.
+pub const COPIES: usize = 2;
+
+/// One region, with the way to its nodes from outside.
+pub struct Region {
+    /// Its number.
+    pub id: usize,
+    pub nodes: Vec<Option<Node>>,
+    pub addresses: Vec<SocketAddr>,
+    pub links: Vec<Link>,
+    pub proxy: Node,
+    /// More options of its nodes.
+    options: Vec<String>,
+    folder: PathBuf,
+}
+
+fn node(region: usize, copy: usize, port: u16, folder: &Path, options: &[String]) -> Node {
+    let (region_id, writer, port) = (region.to_string(), copy.to_string(), port.to_string());
+    let place = |name: String| folder.join(name).to_str().expect("plain").to_owned();
+    let (ssd, inside) = (place(format!("ssd-{region}-{copy}")), place(format!("inside-{region}.toml")));
+    let options = options.iter().map(|option| option.replace("{ssd}", &ssd).replace("{topology}", &inside));
+    let common = ["--cluster", "--region-id", &region_id, "--writer-id", &writer, "--threads", "1", "-m", "64"];
+    Node::run(moneta(&["serve", "-p", &port, "--admin", "127.0.0.1:0"]).args(common).args(options))
+}
+
+fn topology(folder: &Path, name: &str, addresses: impl Iterator<Item = SocketAddr>) -> String {
+    let mut text = "epoch = 1\n".to_owned();
+    for (copy, address) in addresses.enumerate() {
+        text.push_str(&format!(
+            "[[replica]]\nname = \"copy{copy}\"\nzone = \"zone{copy}\"\nnodes = [\"n0={address}\"]\n"
+        ));
+    }
+    file(folder, name, &text)
+}
+
+impl Region {
+    fn start(id: usize, folder: &Path, options: &[&str]) -> Self {
+        let options: Vec<String> = options.iter().map(|option| (*option).to_owned()).collect();
+        let ports: Vec<u16> = (0..COPIES).map(|_| steady_port()).collect();
+        let addresses: Vec<SocketAddr> = ports.iter().map(|port| SocketAddr::from(([127, 0, 0, 1], *port))).collect();
+        let inside = topology(folder, &format!("inside-{id}.toml"), addresses.iter().copied());
+        let start = |(copy, port): (usize, &u16)| Some(node(id, copy, *port, folder, &options));
+        let nodes: Vec<_> = ports.iter().enumerate().map(start).collect();
+        let links: Vec<Link> = addresses.iter().map(|address| Link::to(*address, ROUND_TRIP)).collect();
+        topology(folder, &format!("outside-{id}.toml"), links.iter().map(|link| link.address));
+        let hints = folder.join(format!("hints-{id}"));
+        let (region_id, hints) = (id.to_string(), hints.to_str().expect("plain").to_owned());
+        let arguments = ["--topology", &inside, "--zone", "zone0", "--region-id", &region_id, "--hint-dir", &hints];
+        let more = ["--threads", "1", "--node-timeout", "2s"];
+        let proxy = Node::run(moneta(&["proxy", "-p", "0", "--admin", "127.0.0.1:0"]).args(arguments).args(more));
+        Self { id, nodes, addresses, links, proxy, options, folder: folder.to_owned() }
+    }
+
+    /// Kills a node at once.
+    pub fn kill(&mut self, copy: usize) {
+        drop(self.nodes[copy].take());
+    }
+
+    /// Starts a node where it was.
+    pub fn restart(&mut self, copy: usize) {
+        let port = self.addresses[copy].port();
+        self.nodes[copy] = Some(node(self.id, copy, port, &self.folder, &self.options));
+    }
+
+    /// Asks the proxy, as a client does.
+    pub fn ask(&self, request: &str) -> String {
+        ask(self.proxy.address(), request)
+    }
+
+    /// Sets a key, until the proxy has taken it.
+    pub fn set(&self, key: &str, value: &str) {
+        let request = format!("set {key} 0 0 {}\r\n{value}", value.len());
+        until("a write is taken", || self.ask(&request) == "STORED\r\n");
+    }
+
+    pub fn delete(&self, key: &str) {
+        until("a delete is taken", || ["DELETED\r\n", "NOT_FOUND\r\n"].contains(&&*self.ask(&format!("delete {key}"))));
+    }
+
+    /// What a copy holds of a key, with its version and its end: `None` while it does not answer.
+    pub fn held(&self, copy: usize, key: &str) -> Option<String> {
+        let answer = try_ask(self.addresses[copy], &format!("mg {key} v V D Y")).ok()?;
+        (!answer.starts_with("SERVER_ERROR")).then_some(answer)
+    }
+}
+
+fn try_ask(address: SocketAddr, request: &str) -> std::io::Result<String> {
+    let mut stream = TcpStream::connect(address)?;
+    stream.set_read_timeout(Some(Duration::from_secs(20)))?;
+    stream.write_all(format!("{request}\r\nmn\r\n").as_bytes())?;
+    let (mut answer, mut buffer) = (Vec::new(), [0; 16 << 10]);
+    while !answer.ends_with(b"MN\r\n") {
+        match stream.read(&mut buffer)? {
+            0 => return Err(std::io::ErrorKind::UnexpectedEof.into()),
+            count => answer.extend_from_slice(&buffer[..count]),
+        }
+    }
+    answer.truncate(answer.len() - 4);
+    String::from_utf8(answer).map_err(|_| std::io::ErrorKind::InvalidData.into())
+}
+
+fn ask(address: SocketAddr, request: &str) -> String {
+    try_ask(address, request).unwrap_or_default()
+}
+
+/// A relay that carries a region's changes to the other one.
+pub struct RelayProcess {
+    process: Process,
+    admin: String,
+}
+
+impl RelayProcess {
+    /// Its page.
+    pub fn page(&self, path: &str) -> String {
+        let mut stream = connect(&*self.admin);
+        stream.write_all(format!("GET {path} HTTP/1.0\r\n\r\n").as_bytes()).expect("it reads");
+        let mut text = String::new();
+        stream.read_to_string(&mut text).expect("it answers");
+        text
+    }
+
+    pub fn metric(&self, name: &str) -> f64 {
+        let text = self.page("/metrics");
+        let lines = text.lines().filter(|line| {
+            line.starts_with(&format!("moneta_{name}{{")) || line.starts_with(&format!("moneta_{name} "))
+        });
+        lines.map(|line| line.rsplit(' ').next().and_then(|value| value.parse::<f64>().ok()).expect("a number")).sum()
+    }
+
+    pub fn until(&self, what: &str, holds: impl FnMut() -> bool) {
+        self.process.until(what, holds);
+    }
+
+    pub fn log(&self) -> String {
+        self.process.stderr()
+    }
+
+    /// Kills it at once.
+    pub fn kill(mut self) {
+        self.process.kill();
+    }
+}
+
+/// Two regions; their numbers are 1 and 2.
+pub struct World {
+    pub regions: [Region; 2],
+    pub folder: tempfile::TempDir,
+}
+
+impl World {
+    /// With options for the nodes of each.
+    pub fn start(options: [&[&str]; 2]) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let regions = [Region::start(1, folder.path(), options[0]), Region::start(2, folder.path(), options[1])];
+        Self { regions, folder }
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.folder.path().join(name).to_str().expect("plain").to_owned()
+    }
+
+    /// The relay from the region at one place to the other one. It reads from where the last one was.
+    pub fn relay(&self, from: usize, more: &[&str]) -> RelayProcess {
+        let (source, target) = (self.regions[from].id, self.regions[1 - from].id);
+        let (outside, inside) =
+            (self.path(&format!("outside-{source}.toml")), self.path(&format!("inside-{target}.toml")));
+        let (state, region) = (self.path(&format!("state-{target}")), source.to_string());
+        let hints = self.path(&format!("relay-hints-{target}"));
+        let arguments = ["--from", &outside, "--to", &inside, "--region", &region, "--state-dir", &state];
+        let others = ["--admin", "127.0.0.1:0", "--patience", "2", "--hint-dir", &hints, "--node-timeout", "2s"];
+        let process = Process::start(moneta(&["relay"]).args(arguments).args(others).args(more));
+        process.until_it_says("admin HTTP listening");
+        let log = process.stderr();
+        let line = log.lines().find(|line| line.contains("admin HTTP listening")).expect("it says so");
+        let admin = line.split("address=").nth(1).and_then(|rest| rest.split_whitespace().next()).expect("an address");
+        RelayProcess { admin: admin.to_owned(), process }
+    }
+
+    /// Both relays.
+    pub fn relays(&self, more: &[&str]) -> [RelayProcess; 2] {
+        [self.relay(0, more), self.relay(1, more)]
+    }
+
+    /// What all copies of both regions hold of a key, each answer once.
+    pub fn all_held(&self, key: &str) -> Vec<Option<String>> {
+        let mut all: Vec<_> =
+            self.regions.iter().flat_map(|region| (0..COPIES).map(|copy| region.held(copy, key))).collect();
+        all.sort();
+        all.dedup();
+        all
+    }
+
+    /// Waits until all copies hold the same of these keys.
+    pub fn until_all_agree(&self, keys: &[String]) {
+        for key in keys {
+            until(&format!("all agree on {key}"), || matches!(&self.all_held(key)[..], [Some(_)]));
+        }
+    }
+}

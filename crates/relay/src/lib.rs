@@ -1,0 +1,39 @@
+//! Carries what changes in one region to the cluster of another one: the relay stands in the region that receives.
+//!
+//! ```text
+//!   the other region                            this region
+//!   copy a: node ──stream──▶ pump ─▶ workers by key ─┐
+//!           node ──stream──▶ pump ─▶ workers by key ─┴▶ cluster, mode newer ─▶ nodes of all zones
+//!   copy b: read when a node of a fails                      │ all before a mark has ended
+//!                                                            ▼
+//!                                                  progress, in a file: the moment up to which all is here
+//! ```
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`config`] | what is carried, from where, and how |
+//! | [`relay`] | the relay: which copy is read, and what becomes of its streams |
+//! | `stream` | one node's feed, from its begin to its end |
+//! | `dated` | changes that know since when they were current |
+//! | `sink`, `worker`, [`apply`] | changes on their way into the cluster |
+//! | [`progress`] | how far all this has come, over restarts |
+//! | [`counts`], `metrics`, `page` | what operators see |
+//! | [`probe`] | keys written there and read here |
+
+pub mod apply;
+pub mod config;
+pub mod counts;
+mod dated;
+mod metrics;
+mod page;
+pub mod probe;
+pub mod progress;
+pub mod relay;
+mod sink;
+mod stream;
+mod worker;
+
+pub use config::{Mode, RelayConfig};
+pub use metrics::{REPAIRS, metrics};
+pub use page::{PATH, route};
+pub use relay::{Gapped, OnGap, Relay, RelayError};

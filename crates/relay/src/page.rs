@@ -1,0 +1,93 @@
+//! The page of a relay: what it reads, how far it is, and what did not cross.
+
+use std::future::ready;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use axum::extract::State;
+use axum::http::header::CONTENT_TYPE;
+use moneta_admin::Route;
+use moneta_feed::GapCause;
+use serde_json::{Map, Value, json};
+
+use crate::apply::Refusal;
+use crate::config::Mode;
+use crate::counts::of;
+use crate::relay::{Relay, RelayShared};
+
+/// Where the page is.
+pub const PATH: &str = "/relay";
+
+/// The page. `more`: what other parts have to say on it, under their names.
+pub fn route(relay: &Arc<Relay>, more: impl Fn() -> Map<String, Value> + Send + Sync + 'static) -> Route {
+    let (relay, more) = (Arc::clone(relay), Arc::new(more));
+    Route::get(
+        PATH,
+        move |State(relay): State<Arc<Relay>>| {
+            let mut page = shown(&relay.shared);
+            page.extend(more());
+            ready(([(CONTENT_TYPE, "application/json")], Value::Object(page).to_string()))
+        },
+        relay,
+    )
+}
+
+fn shown(shared: &RelayShared) -> Map<String, Value> {
+    shared.clock.refresh();
+    let now = shared.clock.millis();
+    let (config, counts) = (&shared.config, &shared.counts);
+    let view = shared.view.lock();
+    let streams: Vec<Value> = view
+        .streams
+        .iter()
+        .map(|stream| {
+            let watermark = stream.state.watermark.load(Ordering::Relaxed);
+            json!({
+                "slot": stream.slot,
+                "address": stream.address.to_string(),
+                "whole": watermark,
+                "lag_ms": now.saturating_sub(watermark),
+                "failing": stream.state.trouble().map(|(why, since)| json!({"why": why, "seconds": since.as_secs()})),
+            })
+        })
+        .collect();
+    let mut page = Map::new();
+    page.insert("app".into(), config.app.clone().into());
+    page.insert("region".into(), config.region.into());
+    page.insert("mode".into(), if config.mode == Mode::Full { "full" } else { "invalidate" }.into());
+    page.insert("flush".into(), if config.flush { "relay" } else { "off" }.into());
+    page.insert("copy".into(), view.copy.clone().into());
+    page.insert("epoch".into(), view.epoch.into());
+    page.insert("streams".into(), streams.into());
+    page.insert("progress_failure".into(), json!(view.unkept));
+    drop(view);
+    page.insert("whole".into(), shared.whole().into());
+    page.insert("lag_ms".into(), json!(u64::try_from(shared.lag().as_millis()).unwrap_or(u64::MAX)));
+    page.insert("under_way".into(), counts.under_way().into());
+    let refused: Map<String, Value> =
+        Refusal::ALL.map(|one| (one.word().to_owned(), of(&counts.refused[one as usize]).into())).into_iter().collect();
+    let done = json!({
+        "read": of(&counts.read),
+        "bytes": of(&counts.bytes),
+        "taken": of(&counts.taken),
+        "superseded": of(&counts.superseded),
+        "outdated": of(&counts.outdated),
+        "unsure": of(&counts.unsure),
+        "retries": of(&counts.retries),
+        "refused": refused,
+        "flushes_left_out": of(&counts.flushes_left_out),
+        "switches": of(&counts.switches),
+    });
+    page.insert("changes".into(), done);
+    let gaps: Vec<Value> = shared
+        .gaps
+        .lock()
+        .iter()
+        .map(|gap| json!({"since": gap.since, "until": gap.until, "cause": gap.cause.map(GapCause::word)}))
+        .collect();
+    page.insert("gaps".into(), gaps.into());
+    if let Some(probe) = &shared.probe {
+        page.insert("probe".into(), json!(probe.report()));
+    }
+    page
+}

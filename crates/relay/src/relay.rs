@@ -1,0 +1,457 @@
+//! The relay: which copy of the other region is read, and what becomes of its streams.
+//!
+//! ```text
+//!             topology                  a node fails for longer than the patience
+//!   start ──▶ a copy is chosen ──▶ a stream for each of its nodes ──▶ the next copy, from the moment up to which all is here,
+//!                 ▲                        │                           less the margin
+//!                 └── its nodes changed ───┘
+//! ```
+//!
+//! One thread looks after all this, and keeps the progress. It is told to end by its task, and ends once its streams have.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use moneta_background::{Run, Task};
+use moneta_cluster::sources::{Guarded, TopologySource};
+use moneta_cluster::{Replica, Topology};
+use moneta_feed::{Begin, Gap, GapCause, Rate};
+use moneta_net::{Address, Outward};
+use moneta_store::{Clock, Store};
+use parking_lot::Mutex;
+
+use crate::config::RelayConfig;
+use crate::counts::{Counts, add};
+use crate::probe::Probe;
+use crate::progress::{Kept, Progress, ProgressError};
+use crate::stream::{Gaps, StreamStart, StreamState, start};
+use crate::worker::Applier;
+
+/// How often the relay looks after its streams, and how long it waits for a topology meanwhile.
+const TURN: Duration = Duration::from_millis(200);
+/// How long a node may say nothing: one that follows says something each second.
+const SILENCE: Duration = Duration::from_secs(5);
+/// How long another relay of the same progress, which is about to end, may take for that.
+const ENDING: Duration = Duration::from_secs(5);
+/// How long streams may take to end.
+const STREAMS_WITHIN: Duration = Duration::from_secs(8);
+/// Gaps that are remembered for the page.
+const GAPS_SHOWN: usize = 16;
+
+/// Changes that are missing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gapped {
+    /// All was here up to then, in milliseconds since the Unix epoch, by the clocks of the other region.
+    pub since: u64,
+    /// What was taken there until then may be missing.
+    pub until: u64,
+    /// Why; `None`: the node does not say.
+    pub cause: Option<GapCause>,
+}
+
+/// Called when changes are missing.
+pub type OnGap = Arc<dyn Fn(Gapped) + Send + Sync>;
+
+/// Why a relay cannot start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RelayError {
+    /// Its progress cannot be kept.
+    #[error(transparent)]
+    Progress(#[from] ProgressError),
+    /// The system has no thread for it.
+    #[error("no thread for the relay: {0}")]
+    Thread(#[from] std::io::Error),
+    /// The other region has no copy that could be read.
+    #[error("the topology of the other region has no copy that answers reads")]
+    NoCopy,
+    /// It has no copy of the name that is to be read first.
+    #[error("the topology of the other region has no copy \"{0}\"")]
+    UnknownCopy(String),
+}
+
+/// A relay that runs.
+pub struct Relay {
+    pub(crate) shared: Arc<RelayShared>,
+    task: Mutex<Option<Task>>,
+}
+
+/// What the relay's thread does, as others see it.
+pub(crate) struct RelayShared {
+    pub(crate) config: RelayConfig,
+    pub(crate) counts: Arc<Counts>,
+    pub(crate) clock: Arc<Clock>,
+    pub(crate) view: Mutex<View>,
+    pub(crate) gaps: Mutex<VecDeque<Gapped>>,
+    /// Up to when all was here at the start of this process.
+    pub(crate) whole_at_start: u64,
+    pub(crate) probe: Option<Arc<Probe>>,
+}
+
+/// What is read now.
+#[derive(Default)]
+pub(crate) struct View {
+    pub(crate) copy: String,
+    pub(crate) epoch: u64,
+    pub(crate) streams: Vec<Shown>,
+    /// Why the progress cannot be kept.
+    pub(crate) unkept: Option<String>,
+}
+
+/// A stream with its place.
+#[derive(Clone)]
+pub(crate) struct Shown {
+    pub(crate) slot: String,
+    pub(crate) address: Address,
+    pub(crate) state: Arc<StreamState>,
+}
+
+impl RelayShared {
+    /// Up to when all is here, in milliseconds since the Unix epoch.
+    pub(crate) fn whole(&self) -> u64 {
+        let view = self.view.lock();
+        let least = view.streams.iter().map(|stream| stream.state.watermark.load(Ordering::Relaxed)).min();
+        least.unwrap_or(self.whole_at_start)
+    }
+
+    /// How far behind it is.
+    pub(crate) fn lag(&self) -> Duration {
+        self.clock.refresh();
+        Duration::from_millis(self.clock.millis().saturating_sub(self.whole()))
+    }
+}
+
+/// What a relay works with.
+pub struct Surroundings {
+    /// The cluster here.
+    pub store: Arc<dyn Store>,
+    /// How nodes of the other region are reached.
+    pub outward: Outward,
+    /// The clock of this process.
+    pub clock: Arc<Clock>,
+    /// Hears of gaps.
+    pub on_gap: OnGap,
+    /// Keys that are written there and read here.
+    pub probe: Option<Arc<Probe>>,
+}
+
+impl Relay {
+    /// Starts one, which follows `source`, whose first topology is `topology`.
+    ///
+    /// # Errors
+    /// If its progress cannot be kept, the system has no thread, or there is nothing to read.
+    pub fn start(
+        config: RelayConfig,
+        topology: Topology,
+        source: Guarded<Box<dyn TopologySource>>,
+        surroundings: Surroundings,
+    ) -> Result<Self, RelayError> {
+        let Surroundings { store, outward, clock, on_gap, probe } = surroundings;
+        let file = config.folder.join(format!("{}.from-{}.json", file_name(&config.app), config.region));
+        let progress = Progress::open(file, ENDING)?;
+        let known = |name: &&String| topology.replicas.iter().any(|replica| replica.name == **name);
+        if let Some(name) = config.copy.as_ref().filter(|name| !known(name)) {
+            return Err(RelayError::UnknownCopy(name.clone()));
+        }
+        let kept = progress.written().clone();
+        let wanted = config.copy.clone().unwrap_or_else(|| kept.copy.clone());
+        let first = choose(&topology, &wanted).ok_or(RelayError::NoCopy)?.name.clone();
+        clock.refresh();
+        let now = clock.millis();
+        let back = u64::try_from(config.back.as_millis()).unwrap_or(u64::MAX);
+        // The first start: nothing was promised of what was before it.
+        let is_first = kept == Kept::default();
+        let mut kept = kept;
+        if is_first {
+            kept.whole = now.saturating_sub(back).max(1);
+        }
+        let counts = Arc::<Counts>::default();
+        let closed = Arc::<AtomicBool>::default();
+        let (mode, flush) = (config.mode, config.flush);
+        let applier = Applier { store, mode, flush, counts: Arc::clone(&counts), closed: Arc::clone(&closed) };
+        let shared = Arc::new(RelayShared {
+            whole_at_start: kept.whole,
+            config,
+            counts,
+            clock,
+            view: Mutex::default(),
+            gaps: Mutex::default(),
+            probe,
+        });
+        let gaps = told_of_gaps(&shared, on_gap);
+        let mut supervisor = Supervisor {
+            shared: Arc::clone(&shared),
+            applier: Arc::new(applier),
+            closed,
+            outward,
+            gaps,
+            topology,
+            copy: first,
+            kept,
+            progress,
+            // What is missing from before the first start is no gap.
+            needed_at_least: if is_first { now } else { 0 },
+            leaving: Vec::new(),
+        };
+        supervisor.read()?;
+        let task = moneta_background::start("relay", move |run| supervisor.run(run, source))?;
+        Ok(Self { shared, task: Mutex::new(Some(task)) })
+    }
+
+    /// Ends it: what was read is written first, and the progress kept.
+    pub fn close(&self) {
+        if let Some(task) = self.task.lock().take() {
+            task.stop();
+            // A panic there was reported there.
+            task.join();
+        }
+    }
+
+    /// Up to when everything that the other region took is here, in milliseconds since the Unix epoch, by its clocks.
+    pub fn whole(&self) -> u64 {
+        self.shared.whole()
+    }
+}
+
+/// The name of an app as a part of a file's name.
+fn file_name(app: &str) -> String {
+    app.chars()
+        .map(|letter| if letter.is_ascii_alphanumeric() || "-_.".contains(letter) { letter } else { '_' })
+        .collect()
+}
+
+fn told_of_gaps(shared: &Arc<RelayShared>, on_gap: OnGap) -> Gaps {
+    let shared = Arc::downgrade(shared);
+    Arc::new(move |since, Gap { since: until, cause }| {
+        let gapped = Gapped { since, until, cause };
+        let why = cause.map_or("unknown", GapCause::word);
+        tracing::error!(since, until, why, "changes of the other region are missing: that time is to be repaired");
+        if let Some(shared) = shared.upgrade() {
+            let mut gaps = shared.gaps.lock();
+            if gaps.len() == GAPS_SHOWN {
+                gaps.pop_front();
+            }
+            gaps.push_back(gapped);
+        }
+        on_gap(gapped);
+    })
+}
+
+/// The copies that can be read.
+fn readable(topology: &Topology) -> impl Iterator<Item = &Replica> {
+    topology.replicas.iter().filter(|replica| !replica.write_only && !replica.nodes.is_empty())
+}
+
+/// The copy of this name; else the first.
+fn choose<'t>(topology: &'t Topology, name: &str) -> Option<&'t Replica> {
+    readable(topology).find(|replica| replica.name == name).or_else(|| readable(topology).next())
+}
+
+/// The copy to read after this one failed; `None`: there is no other.
+fn next_after<'t>(topology: &'t Topology, name: &str) -> Option<&'t Replica> {
+    let copies: Vec<&Replica> = readable(topology).collect();
+    let at = copies.iter().position(|replica| replica.name == name);
+    let next = copies.get(at.map_or(0, |at| (at + 1) % copies.len()))?;
+    (next.name != name).then_some(next)
+}
+
+struct Supervisor {
+    shared: Arc<RelayShared>,
+    applier: Arc<Applier>,
+    closed: Arc<AtomicBool>,
+    outward: Outward,
+    gaps: Gaps,
+    topology: Topology,
+    /// The copy that is read.
+    copy: String,
+    kept: Kept,
+    progress: Progress,
+    /// A gap that ends by then is none.
+    needed_at_least: u64,
+    /// Streams that were told to end.
+    leaving: Vec<Arc<StreamState>>,
+}
+
+impl Supervisor {
+    fn run(&mut self, run: &Run, mut source: Guarded<Box<dyn TopologySource>>) {
+        while !run.is_stopped() {
+            let from = Instant::now();
+            match source.next(TURN) {
+                Ok(Some(topology)) => self.follow(topology),
+                Ok(None) => {}
+                // Logged by the source. The topology of before stays.
+                Err(error) => run.failed(&error),
+            }
+            run.sleep(TURN.saturating_sub(from.elapsed()));
+            self.leaving.retain(|stream| !stream.has_ended());
+            if let Some(why) = self.failure() {
+                self.switch(&why);
+            }
+            self.keep();
+        }
+        self.end();
+    }
+
+    /// Begins to read all nodes of the copy.
+    fn read(&mut self) -> std::io::Result<()> {
+        let Some(replica) = self.topology.replicas.iter().find(|replica| replica.name == self.copy) else {
+            return Ok(());
+        };
+        let (config, clock) = (&self.shared.config, &self.shared.clock);
+        let margin = u64::try_from(RelayConfig::MARGIN.as_millis()).unwrap_or(u64::MAX);
+        let rate = config.rate.get().div_ceil(replica.nodes.len().max(1) as u64);
+        let mut streams = Vec::new();
+        for node in &replica.nodes {
+            let here = self.kept.of(&replica.name, &node.slot);
+            let starting = StreamStart {
+                endpoint: self.outward.to(node.address.clone()).patient(SILENCE),
+                begin: Begin::Since(here.saturating_sub(margin)),
+                needed: here.max(self.needed_at_least),
+                watermark: here,
+                rate: Rate::of(rate),
+            };
+            let state = start(config, &self.applier, clock, Arc::clone(&self.gaps), starting)?;
+            streams.push(Shown { slot: node.slot.clone(), address: node.address.clone(), state });
+        }
+        tracing::info!(copy = replica.name, nodes = streams.len(), "a copy of the other region is read");
+        let (copy, epoch) = (replica.name.clone(), self.topology.epoch);
+        let mut view = self.shared.view.lock();
+        (view.copy, view.epoch, view.streams) = (copy, epoch, streams);
+        Ok(())
+    }
+
+    /// Ends the streams, and takes note of how far they were.
+    fn stop_streams(&mut self) {
+        self.note();
+        let streams: Vec<Shown> = std::mem::take(&mut self.shared.view.lock().streams);
+        for stream in streams {
+            stream.state.stop();
+            self.leaving.push(stream.state);
+        }
+    }
+
+    fn read_again(&mut self) {
+        self.stop_streams();
+        if let Err(error) = self.read() {
+            // With the next topology, or failure, it is tried again.
+            tracing::error!(%error, "no thread to read the other region");
+        }
+    }
+
+    /// Takes another topology of the other region.
+    fn follow(&mut self, topology: Topology) {
+        let nodes = |topology: &Topology| {
+            let replica = topology.replicas.iter().find(|replica| replica.name == self.copy && !replica.write_only)?;
+            Some((topology.ring, replica.nodes.clone()))
+        };
+        let is_same = nodes(&topology).is_some() && nodes(&topology) == nodes(&self.topology);
+        tracing::info!(epoch = topology.epoch, "the other region has another topology");
+        self.topology = topology;
+        self.shared.view.lock().epoch = self.topology.epoch;
+        if is_same {
+            return;
+        }
+        match choose(&self.topology, &self.copy).map(|replica| replica.name.clone()) {
+            Some(copy) => {
+                // Keys may have moved from node to node, so all are read from where the slowest was.
+                self.stop_streams();
+                self.kept.slots.clear();
+                self.copy = copy;
+                self.read_again();
+            }
+            None => tracing::error!("the other region has no copy that answers reads: the one of before stays"),
+        }
+    }
+
+    /// Why the copy is not read, if that has been so for too long.
+    fn failure(&self) -> Option<String> {
+        let view = self.shared.view.lock();
+        let patience = self.shared.config.patience;
+        view.streams.iter().find_map(|stream| {
+            let (why, since) = stream.state.trouble()?;
+            (since >= patience).then(|| format!("{}: {why}", stream.slot))
+        })
+    }
+
+    /// Reads another copy, if there is one.
+    fn switch(&mut self, why: &str) {
+        let Some(next) = next_after(&self.topology, &self.copy).map(|replica| replica.name.clone()) else { return };
+        tracing::warn!(from = self.copy, to = next, why, "another copy of the other region is read");
+        add(&self.shared.counts.switches, 1);
+        self.stop_streams();
+        self.copy = next;
+        self.read_again();
+    }
+
+    /// Takes note of how far the streams are.
+    fn note(&mut self) {
+        let view = self.shared.view.lock();
+        if view.streams.is_empty() {
+            return;
+        }
+        let slots = view.streams.iter().map(|one| (one.slot.clone(), one.state.watermark.load(Ordering::Relaxed)));
+        self.kept.advance(&view.copy, slots);
+    }
+
+    fn keep(&mut self) {
+        self.note();
+        let ended = self.progress.keep(&self.kept).map_err(|error| error.to_string());
+        let mut view = self.shared.view.lock();
+        if let Some(error) = ended.as_ref().err().filter(|error| view.unkept.as_ref() != Some(error)) {
+            tracing::error!(error, "the progress of the relay is not kept");
+        }
+        view.unkept = ended.err();
+    }
+
+    fn end(&mut self) {
+        self.closed.store(true, Ordering::Relaxed);
+        let view: Vec<Shown> = self.shared.view.lock().streams.clone();
+        view.iter().for_each(|stream| stream.state.stop());
+        let from = Instant::now();
+        while from.elapsed() < STREAMS_WITHIN && !view.iter().all(|stream| stream.state.has_ended()) {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        self.keep();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use moneta_cluster::Node;
+
+    use super::*;
+
+    fn topology(replicas: &[(&str, bool)]) -> Topology {
+        let node = |name: &str| Node {
+            slot: name.to_owned(),
+            address: "127.0.0.1:1".parse().unwrap(),
+            admin: None,
+            weight: 1,
+        };
+        let replica = |(name, write_only): &(&str, bool)| Replica {
+            name: (*name).to_owned(),
+            zone: (*name).to_owned(),
+            write_only: *write_only,
+            nodes: vec![node(name)],
+        };
+        Topology { epoch: 1, ring: moneta_cluster::RingKind::Slots, replicas: replicas.iter().map(replica).collect() }
+    }
+
+    #[test]
+    fn copies_that_answer_reads_are_read_one_after_the_other() {
+        let all = topology(&[("w", true), ("a", false), ("b", false)]);
+        let chosen = |name| choose(&all, name).map(|replica| replica.name.as_str());
+        assert_eq!([chosen(""), chosen("b"), chosen("w"), chosen("gone")], ["a", "b", "a", "a"].map(Some));
+        let next = |name| next_after(&all, name).map(|replica| replica.name.as_str());
+        assert_eq!([next("a"), next("b"), next("gone")], ["b", "a", "a"].map(Some));
+        assert!(next_after(&topology(&[("a", false), ("w", true)]), "a").is_none());
+        assert!(choose(&topology(&[("w", true)]), "w").is_none());
+    }
+
+    #[test]
+    fn an_app_of_any_name_has_a_file() {
+        assert_eq!(file_name("a/../b c"), "a_.._b_c");
+    }
+}
