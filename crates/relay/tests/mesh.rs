@@ -1,6 +1,6 @@
 //! Three regions that relay to each other, simulated: stores and feeds are the shipped ones, and so is what the relay makes of a
 //! change; the way between is a pile from which changes arrive late, twice and in any order. Clocks are two seconds apart, and a region
-//! may lose all that it has. At rest all agree, and what was deleted everywhere lives nowhere. A seed repeats a run (`MONETA_SEED`),
+//! may lose all that it has: then a repair follows, as of a gap. At rest all agree, and what was deleted everywhere lives nowhere. A seed repeats a run (`MONETA_SEED`),
 //! and without any of the guards some seed fails.
 
 use std::collections::BTreeMap;
@@ -285,6 +285,24 @@ impl World {
             self.random.shuffle(&mut left);
             left.into_iter().for_each(|message| self.arrive(message));
         }
+        if self.regions.iter().any(|region| region.has_lost) {
+            self.repair();
+        }
+    }
+
+    /// As a gap starts one: of two versions the newer is copied, and nothing is created.
+    fn repair(&mut self) {
+        for (from, to) in self.read.keys().copied().collect::<Vec<_>>() {
+            for number in 0..KEYS {
+                let (Some(item), Some(_)) = (self.regions[from].held(number), self.regions[to].held(number)) else {
+                    continue;
+                };
+                let name = name(number);
+                let store = &self.regions[to].store;
+                let put = store.put_newer(&Key::new(&name, store.seed()), &item.as_ref(), 1);
+                pollster::block_on(finish(put)).expect("RAM takes it");
+            }
+        }
     }
 
     /// What is wrong at rest.
@@ -292,7 +310,7 @@ impl World {
         let is_whole = self.regions.iter().all(|region| !region.has_lost);
         for key in 0..KEYS {
             let held: Vec<Option<Item>> = self.regions.iter().map(|region| region.held(key)).collect();
-            let shown = |item: &Item| (item.meta.version(), item.meta.expiry, item.value.clone().into_vec());
+            let shown = |item: &Item| (item.meta.version(), item.meta.expiry.0, item.value.clone().into_vec());
             let mut different: Vec<_> = held.iter().flatten().map(shown).collect();
             different.sort();
             different.dedup();

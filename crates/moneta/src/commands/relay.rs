@@ -10,11 +10,12 @@ use anyhow::{Context, anyhow};
 use clap::{ArgMatches, Command};
 use moneta_admin::{AdminConfig, AdminError};
 use moneta_cluster::sources::{GuardConfig, Guarded, TopologySource};
-use moneta_cluster::{Cluster, Topology, Writer};
+use moneta_cluster::{Cluster, Topology};
 use moneta_link::{Control, ControlSource, ControlUrl, Epochs};
 use moneta_net::Outward;
+use moneta_options::report::Origin;
 use moneta_options::stray;
-use moneta_options::values::Values;
+use moneta_options::values::{Values, Written};
 use moneta_process::Process;
 use moneta_process::desk::About;
 use moneta_process::runner::Beginning;
@@ -23,7 +24,7 @@ use moneta_relay::probe::Probe;
 use moneta_relay::relay::Surroundings;
 use moneta_relay::{OnGap, Relay, RelayConfig};
 use moneta_remote::ValueMemory;
-use moneta_store::{Clock, KeyHash, Origin, Store, component};
+use moneta_store::{Clock, KeyHash, Origin as Writer, Store, component};
 
 use crate::admin_access;
 use crate::options::kinds::topology::Source;
@@ -34,6 +35,7 @@ use crate::options::of_relay::{
 use crate::options::sections::access::note_users;
 use crate::options::sections::cluster::WRITER_ID;
 use crate::options::sections::control::{CONTROL, ENV};
+use crate::options::sections::memory::MAX_ITEM_SIZE;
 use crate::options::sections::operation::{self, LAME_DUCK};
 use crate::options::sections::proxy::APP;
 use crate::options::sections::tls;
@@ -149,8 +151,8 @@ impl Regions {
         };
         let own = options.get(&WRITER_ID).unwrap_or_default();
         let here = {
-            let parts = parts(&app, Origin::new(region, own), &format!("{app}.to.topology.toml"));
-            proxy::cluster_of(options, here(&to)?, parts).context("to")?
+            let parts = parts(&app, Writer::new(region, own), &format!("{app}.to.topology.toml"));
+            proxy::cluster_of(&with_values(options), here(&to)?, parts).context("to")?
         };
         let kept = folder.join(format!("{app}.from-{region}.topology.toml"));
         let mut followed = Guarded::new(there(&from)?, GuardConfig { kept: Some(kept), ..GuardConfig::default() });
@@ -158,7 +160,7 @@ impl Regions {
         let there = options.get(&PROBE).then(|| {
             let parts = parts(
                 &format!("{app}.probe"),
-                Origin::new(region, own),
+                Writer::new(region, own),
                 &format!("{app}.probe-{region}.topology.toml"),
             );
             proxy::cluster_of(&without_hints(options), there(&from)?, parts).context("from")
@@ -190,6 +192,15 @@ fn sourced<'o>(urls: Vec<ControlUrl>, options: &'o Values, outward: &'o Outward)
         }
         other => proxy::source(other, None),
     })
+}
+
+/// What the cluster here is told: values of any size that the relay takes, since the nodes say what is too large for them.
+fn with_values(options: &Values) -> Values {
+    use moneta_options::declaration::Declaration;
+    let mut own = options.clone();
+    let text = options.get(&VALUE_MAX).to_string();
+    own.replace(MAX_ITEM_SIZE.about().key, Written { text, origin: Origin::Default });
+    own
 }
 
 /// What the probe's cluster is told: what it could not write is no loss.

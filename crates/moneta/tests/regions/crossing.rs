@@ -27,6 +27,8 @@ fn crosses(options: [&[&str]; 2]) {
     reads(&world, 0, "b", "west");
     // The same key in both: the later one wins everywhere.
     east.set("c", "east");
+    // Of a later millisecond, so that both regions order them as they were made.
+    std::thread::sleep(std::time::Duration::from_millis(5));
     west.set("c", "west");
     reads(&world, 0, "c", "west");
     // A life that is lengthened where the item was not made.

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use crate::common::until;
 use crate::world::{RelayProcess, World};
 
 const KEYS: usize = 60;
