@@ -225,7 +225,8 @@ mod tests {
     fn a_server_that_was_started_again_or_does_not_answer_is_no_fault_of_the_job() {
         let mut law = Law::new(2, 1.5);
         let busy = |seconds: u64| Some(vec![(100, 200 * seconds)]);
-        (1..40).for_each(|second| drop(law.second(vec![busy(second), None])));
+        let shares: Vec<f64> = (1..40).map(|second| law.second(vec![busy(second), None])).collect();
+        assert_eq!(shares.last(), Some(&1.0));
         assert_eq!(law.second(vec![busy(1), None]), 1.0);
         assert_eq!(law.second(vec![busy(2), busy(1)]), 1.0);
         assert_eq!(law.second(vec![busy(3), busy(2)]), 0.01, "the other is busy for the first time");
