@@ -1,0 +1,118 @@
+#!/usr/bin/env bash
+# Plays the life of the Debian package in a copy of this machine's files, which goes with it: installed, a node served by it, upgraded
+# while it serves, rolled back, purged; then the image: unpacked, and its program run with nothing else. Needs root and overlayfs; says
+# so and ends where it cannot be mounted. scripts/test-packages.sh PROGRAM
+set -euo pipefail
+program=$(realpath "$1")
+cd "$(dirname "$0")/.."
+work=$(mktemp -d)
+# The innermost shell, which has mounted nothing outside of its own namespace, ends with this one.
+trap 'rm -rf "$work"' EXIT
+
+SOURCE_DATE_EPOCH=1700000000 scripts/deb.sh "$program" "$work/old" >"$work/old.path"
+SOURCE_DATE_EPOCH=1700000600 scripts/deb.sh "$program" "$work/new" >"$work/new.path"
+old=$(cat "$work/old.path") new=$(cat "$work/new.path")
+again=$(SOURCE_DATE_EPOCH=1700000000 scripts/deb.sh "$program" "$work/again")
+cmp "$old" "$again"
+systemd-analyze verify --man=no deploy/moneta.service 2>&1 | grep -v 'not executable' || true
+
+cat >"$work/life.sh" <<'LIFE'
+set -euo pipefail
+work=$1 old=$2 new=$3
+mount -t tmpfs tmpfs "$work/top" && mkdir "$work/top/upper" "$work/top/work" "$work/top/root"
+mount -t overlay overlay -o "lowerdir=/,upperdir=$work/top/upper,workdir=$work/top/work" "$work/top/root"
+root=$work/top/root
+mount --bind /dev "$root/dev"
+mount -t proc proc "$root/proc"
+mount -t tmpfs tmpfs "$root/run"
+mkdir -p "$root/packages"
+cp "$old" "$root/packages/old.deb"
+cp "$new" "$root/packages/new.deb"
+in() { chroot "$root" "$@"; }
+export DEBIAN_FRONTEND=noninteractive
+
+in dpkg -i /packages/old.deb
+in getent passwd moneta
+in test -x /usr/bin/moneta -a -f /usr/lib/systemd/system/moneta.service -a -f /usr/share/man/man1/moneta-serve.1.gz
+in grep -q 'ExecStart=/usr/bin/moneta serve' /usr/lib/systemd/system/moneta.service
+in moneta config --config /etc/moneta/moneta.toml >/dev/null
+in dpkg --verify moneta
+
+# As the unit does: with the file, as its user, and its folder.
+in install -d -o moneta -g moneta -m 0700 /var/lib/moneta
+start() {
+    rm -f "$root/run/screen"
+    chroot --userspec=moneta:moneta "$root" env MONETA_FLASH=/var/lib/moneta:64m moneta serve --config /etc/moneta/moneta.toml \
+        -p 0 --admin off >"$root/run/screen" 2>"$root/run/log" &
+    node=$!
+    for _ in $(seq 600); do
+        if grep -q '^stop' "$root/run/screen"; then
+            server=$(sed -n 's/^listening on //p' "$root/run/screen" | head -1)
+            return
+        fi
+        sleep 0.1
+    done
+    cat "$root/run/log" >&2
+    return 1
+}
+stop() { kill -TERM "$node" && wait "$node"; }
+start
+in moneta set kept value --server "$server"
+[ "$(in moneta get kept --server "$server")" = value ]
+
+# Upgraded while it serves; the operator's change of a file stays.
+echo '# changed here' >>"$root/etc/moneta/moneta.toml"
+in dpkg --force-confold -i /packages/new.deb
+[ "$(in moneta get kept --server "$server")" = value ]
+grep -q '# changed here' "$root/etc/moneta/moneta.toml"
+stop
+start
+[ "$(in moneta get kept --server "$server")" = value ] || { echo 'data is gone after the upgrade' >&2; exit 1; }
+# Rolled back, with data in place.
+in dpkg --force-confold -i /packages/old.deb
+stop
+start
+[ "$(in moneta get kept --server "$server")" = value ] || { echo 'data is gone after the rollback' >&2; exit 1; }
+stop
+
+in dpkg --purge moneta
+for gone in usr/bin/moneta etc/moneta etc/default/moneta var/lib/moneta usr/share/doc/moneta; do
+    [ ! -e "$root/$gone" ] || { echo "$gone is left after a purge" >&2; exit 1; }
+done
+! in getent passwd moneta
+echo 'package: installed, upgraded, rolled back, purged'
+
+# A full disk: nothing half installed.
+mount -t tmpfs -o size=1m tmpfs "$root/usr/share/doc/"
+! in dpkg -i /packages/old.deb
+umount "$root/usr/share/doc/"
+in dpkg -i /packages/old.deb && in dpkg --purge moneta
+echo 'package: a full disk is survived'
+LIFE
+mkdir "$work/top"
+if ! unshare --mount --pid --fork true 2>/dev/null; then
+    echo "test-packages: mounts are not allowed here: the package is made and not installed" | tee -a "${MONETA_NOTES:-/dev/null}"
+else
+    unshare --mount --propagation private --pid --fork --kill-child bash "$work/life.sh" "$work" "$old" "$new"
+fi
+
+scripts/image.py "$program" "$work/image.tar"
+mkdir "$work/layout" "$work/rootfs"
+tar -C "$work/layout" -xf "$work/image.tar"
+python3 - "$work/layout" "$work/rootfs" <<'CHECK'
+import hashlib, json, pathlib, sys, tarfile
+layout, rootfs = map(pathlib.Path, sys.argv[1:])
+blob = lambda of: layout / "blobs" / of["digest"].replace(":", "/")
+for path in (layout / "blobs/sha256").iterdir():
+    assert hashlib.sha256(path.read_bytes()).hexdigest() == path.name
+manifest = json.loads(blob(json.loads((layout / "index.json").read_text())["manifests"][0]).read_text())
+config = json.loads(blob(manifest["config"]).read_text())
+assert config["config"]["Entrypoint"] == ["/usr/bin/moneta"]
+for layer in manifest["layers"]:
+    with tarfile.open(blob(layer)) as tar:
+        tar.extractall(rootfs, filter="fully_trusted")
+CHECK
+# Its program with nothing but the image.
+chroot --userspec=65532:65532 "$work/rootfs" /usr/bin/moneta --version
+chroot --userspec=65532:65532 "$work/rootfs" /usr/bin/moneta config --listen 0.0.0.0 --admin 0.0.0.0:11280 --admin-open >/dev/null
+echo 'image: unpacked and run'
