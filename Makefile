@@ -17,6 +17,9 @@ FOR ?= test python engines lint
 # Where `make install` puts the program: DESTDIR PREFIX/bin.
 PREFIX ?= /usr/local
 DESTDIR ?=
+# Where `make deb`, `make image` and `make release` put what they make.
+DIST ?= dist
+COMMIT = $(shell git describe --always --dirty --exclude '*')
 
 # Where cargo puts what it builds; the tests of real clients take the server from there.
 TARGET := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),$(CURDIR)/target)
@@ -41,13 +44,14 @@ SCRIPTS := .ci/run $(wildcard scripts/*.sh) fuzz/run.sh deploy/split/run.sh depl
 # $(call needs,FOR): `make setup`, where something is missing.
 needs = @scripts/setup.sh --check $(1) || $(MAKE) --no-print-directory setup FOR="$(1)"
 
-.PHONY: help setup run cluster install build test test-engines test-zones test-regions measure-regions test-control hostile test-mixed test-stores bulk-days test-python test-clients test-console console-pages test-go test-java lint fuzz crash miri bench microbench
+.PHONY: help setup run cluster install release-build deb image release test-packages test-monitoring test-helm build test test-engines test-zones test-regions measure-regions test-control hostile test-mixed test-stores bulk-days test-python test-clients test-console console-pages test-go test-java lint fuzz crash miri bench microbench
 
 help:
 	@echo 'make setup         install what tests and lint need; FOR=clients for Go and Java. The others call it where something is missing'
 	@echo 'make run           start a node on 127.0.0.1:11211, with $(FLASH) for its SSD tier'
 	@echo 'make cluster       start three zones of two nodes and a proxy each and a control plane on this machine, and say what to try; TLS=1: over TLS; REGIONS=2: two such regions with relays'
 	@echo 'make install       the full release build, as moneta in $(DESTDIR)$(PREFIX)/bin; PREFIX and DESTDIR choose where'
+	@echo 'make deb           a Debian package in $(DIST); make image an OCI image; make release both, with checksums and an SBOM'
 	@echo 'make test          everything but RocksDB and the Go and Java clients; TEST_JOBS (2) test programs at a time'
 	@echo 'make test-engines  the engines on RocksDB and LMDB in a node; compiles RocksDB, 20 minutes on two cores'
 	@echo 'make test-zones    a cluster in network namespaces whose nodes and zones fail; a minute'
@@ -61,6 +65,9 @@ help:
 	@echo 'make test-console  the console in a browser: every page, by keyboard, against axe; half a minute. SHOTS=1 writes docs/console/*.png'
 	@echo 'make console-pages how long its pages take with 18,000 instances'
 	@echo 'make lint          formatting, clippy, fuzz targets, documentation, links, scripts, spelling, circles of files, dependencies'
+	@echo 'make test-monitoring  dashboard and alerts against a real Prometheus; a minute'
+	@echo 'make test-helm     the chart, rendered and decoded; compiles Kubernetes types at first'
+	@echo 'make test-packages    the Debian package and the image, installed and run; a minute'
 	@echo 'make fuzz          fuzz every target of fuzz/README.md for FUZZ_SECONDS ($(FUZZ_SECONDS)); needs nightly Rust'
 	@echo 'make crash         run the crash model CRASH_ROUNDS ($(CRASH_ROUNDS)) times; MONETA_SEED=N begins with that seed'
 	@echo 'make miri          the code with unsafe in it under Miri; needs nightly Rust'
@@ -81,11 +88,42 @@ cluster:
 	$(CARGO) build --profile quick -p moneta
 	$(QUICK) cluster up $(if $(TLS),--tls) $(if $(REGIONS),--regions $(REGIONS) --dir moneta-regions)
 
-# The full release build.
-install:
+# The full release build, which names its commit.
+release-build:
 	$(call needs,build)
-	$(CARGO) build --release -p moneta
+	MONETA_COMMIT=$(COMMIT) $(CARGO) build --release -p moneta
+
+install: release-build
 	install -D -m 755 $(TARGET)/release/moneta $(DESTDIR)$(PREFIX)/bin/moneta
+
+# PROGRAM: one that is built already.
+deb: $(if $(PROGRAM),,release-build)
+	scripts/deb.sh $(or $(PROGRAM),$(TARGET)/release/moneta) $(DIST)
+
+image: $(if $(PROGRAM),,release-build)
+	@mkdir -p $(DIST)
+	scripts/image.py $(or $(PROGRAM),$(TARGET)/release/moneta) $(DIST)/moneta-image.tar
+
+# All that a release has: the program, the package, the image, what they are built of, and checksums over all.
+release: deb image
+	tar -C $(dir $(or $(PROGRAM),$(TARGET)/release/moneta)) --owner=0 --group=0 -czf $(DIST)/moneta-$(shell uname -m)-linux.tar.gz moneta
+	scripts/sbom.py > $(DIST)/moneta.cdx.json
+	cd $(DIST) && sha256sum *.deb *.tar *.tar.gz *.json > SHA256SUMS
+
+# The package: installed, upgraded while a node serves, rolled back and purged, and the image, in a copy of this machine's files.
+test-packages: build
+	$(call needs,test packages)
+	scripts/test-packages.sh $(SERVER)
+
+# The chart: linted, rendered by Helm's own packages with several sets of values, each object decoded strictly.
+test-helm:
+	$(call needs,clients)
+	cd tests/helm && GOTOOLCHAIN=local go test -count=1 ./...
+
+# Panels and rules of deploy/monitoring against a real Prometheus that scrapes nodes and a proxy under load.
+test-monitoring: build
+	$(call needs,test monitoring)
+	MONETA_BIN=$(SERVER) scripts/test-monitoring.py
 
 # The same packages, profile and features as the tests, so that nothing is built twice.
 build:

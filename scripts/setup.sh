@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what the named targets of the Makefile need, and nothing that is already there: packages of Debian, and the tools of
 # scripts/tool.sh in a cache folder. Nothing else in this repository installs anything.
-#   scripts/setup.sh [--check] build|test|zones|python|stores|clients|console|engines|lint...
+#   scripts/setup.sh [--check] build|test|monitoring|packages|zones|python|stores|clients|console|engines|lint...
 # With --check nothing is installed; it fails if something is missing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -39,6 +39,14 @@ for target in "${@:-test}"; do
         # The tiers on XFS and ext4 images; their tests say so and end where these cannot be mounted.
         PATH=$PATH:/usr/sbin need mkfs.xfs xfsprogs
         PATH=$PATH:/usr/sbin need mkfs.ext4 e2fsprogs
+        ;;
+    monitoring)
+        need promtool prometheus
+        need openssl openssl
+        ;;
+    packages)
+        need dpkg-deb dpkg
+        need objdump binutils
         ;;
     zones)
         PATH=$PATH:/usr/sbin need ip iproute2
@@ -82,7 +90,7 @@ for target in "${@:-test}"; do
         need_tool cargo-deny
         ;;
     *)
-        echo "usage: $0 [--check] build|test|zones|python|stores|clients|console|engines|lint..." >&2
+        echo "usage: $0 [--check] build|test|monitoring|packages|zones|python|stores|clients|console|engines|lint..." >&2
         exit 2
         ;;
     esac
@@ -110,6 +118,10 @@ if [ ${#packages[@]} -gt 0 ]; then
     # Debian starts a memcached on port 11211, where `make run` wants to listen; the tests start theirs.
     if [[ " ${packages[*]} " == *" memcached "* ]] && command -v systemctl >/dev/null 2>&1; then
         "${as_root[@]}" systemctl disable --now memcached >/dev/null 2>&1 || true
+    fi
+    # The same for Prometheus.
+    if [[ " ${packages[*]} " == *" prometheus "* ]] && command -v systemctl >/dev/null 2>&1; then
+        "${as_root[@]}" systemctl disable --now prometheus prometheus-node-exporter >/dev/null 2>&1 || true
     fi
     # The same for etcd, which nothing here uses as it is installed.
     if [[ " ${packages[*]} " == *" etcd-server "* ]] && command -v systemctl >/dev/null 2>&1; then

@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use moneta_process::commit::with_commit;
 use moneta_server::config::{ListenAddress, Policy};
 
 use crate::drawing;
@@ -27,7 +28,7 @@ pub struct Reachable {
 /// # Errors
 /// If `out` does not take it.
 pub fn write(out: &mut impl Write, settings: &Settings, reachable: &Reachable) -> io::Result<()> {
-    writeln!(out, "moneta {}", env!("CARGO_PKG_VERSION"))?;
+    writeln!(out, "moneta {}", with_commit(env!("CARGO_PKG_VERSION")))?;
     for (address, policy) in &reachable.data {
         let policy = if *policy == Policy::Batch { " (batch)" } else { "" };
         writeln!(out, "listening on {}{policy}", plain(address))?;

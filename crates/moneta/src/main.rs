@@ -18,6 +18,7 @@ mod following;
 mod in_time;
 mod inspection;
 mod linked;
+mod memcached_conf;
 mod option_pages;
 mod options;
 mod outward;
@@ -44,7 +45,7 @@ const USAGE: u8 = 2;
 
 fn cli() -> Command {
     Command::new("moneta")
-        .version(env!("CARGO_PKG_VERSION"))
+        .version(moneta_process::commit::with_commit(env!("CARGO_PKG_VERSION")))
         .propagate_version(true)
         .about("A cache server that speaks the memcached protocols")
         .subcommand_required(true)
@@ -72,10 +73,19 @@ fn cli() -> Command {
         .subcommand(outward::add_to(commands::property::command()))
         .subcommand(outward::add_to(commands::set_option::command()))
         .subcommand(commands::user::command())
+        .subcommand(commands::shell::completions_command())
+        .subcommand(commands::shell::man_command())
+        .subcommand(outward::add_to(commands::top::command()))
+        .subcommand(outward::add_to(commands::slowlog::command()))
+        .subcommands(commands::item::commands().map(outward::add_to))
 }
 
 fn main() -> ExitCode {
-    let matches = cli().try_get_matches().unwrap_or_else(|error| {
+    let arguments = match memcached_conf::expanded(std::env::args_os().collect()) {
+        Ok(arguments) => arguments,
+        Err(error) => return failed(&error),
+    };
+    let matches = cli().try_get_matches_from(arguments).unwrap_or_else(|error| {
         // As memcached is started: with flags alone.
         let first = std::env::args().nth(1).filter(|first| first.starts_with('-'));
         if let (ErrorKind::UnknownArgument, Some(_)) = (error.kind(), first) {
@@ -101,9 +111,11 @@ fn main() -> ExitCode {
         "query",
         "property",
         "set-option",
+        "top",
+        "slowlog",
     ];
     if let Some((name, matches)) = matches.subcommand()
-        && is_outward.contains(&name)
+        && (is_outward.contains(&name) || commands::item::NAMES.contains(&name))
         && let Err(error) = outward::take(matches)
     {
         return failed(&error);
@@ -129,7 +141,14 @@ fn main() -> ExitCode {
         Some(("property", matches)) => commands::property::run(matches),
         Some(("set-option", matches)) => commands::set_option::run(matches),
         Some(("user", matches)) => commands::user::run(matches),
-        // What it finds is its exit status.
+        Some(("completions", matches)) => commands::shell::completions(matches, &mut cli()),
+        Some(("man", matches)) => commands::shell::man(matches, cli()),
+        Some(("top", matches)) => commands::top::run(matches),
+        Some(("slowlog", matches)) => commands::slowlog::run(matches),
+        // What they find is their exit status.
+        Some((name, matches)) if commands::item::NAMES.contains(&name) => {
+            return commands::item::run(name, matches).unwrap_or_else(|error| failed(&error));
+        }
         Some(("verify", matches)) => return commands::verify::run(matches),
         Some(("repair", matches)) => return commands::repair::run(matches).unwrap_or_else(|error| failed(&error)),
         Some(("cluster", matches)) => return commands::cluster::run(matches).unwrap_or_else(|error| failed(&error)),

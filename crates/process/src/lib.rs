@@ -15,6 +15,7 @@
 //! | [`supervisor`] | systemd's readiness and watchdog |
 //! | `ending` | what still runs when all is closed |
 
+pub mod commit;
 pub mod desk;
 mod ending;
 pub mod logging;

@@ -94,7 +94,8 @@ fn a_process_is_told_of_from_its_start_to_its_end() {
     assert_tells(&fetch(&desk, "/readyz"), 200, &["\"ready\":true", "\"jobs\":21", "\"phase\":\"running\""]);
     assert_tells(&fetch(&desk, "/jobs"), 200, &["21 jobs"]);
     assert_tells(&fetch(&desk, "/nothing"), 404, &[]);
-    let metrics = ["moneta_jobs_total 21", "moneta_ready 1", "moneta_build_info{version=\"1.2.3\"} 1"];
+    let metrics =
+        ["moneta_jobs_total 21", "moneta_ready 1", "moneta_build_info{version=\"1.2.3\",commit=\"unknown\"} 1"];
     assert_tells(&fetch(&desk, "/metrics"), 200, &metrics);
     let links = ["href=\"/jobs\"", "href=\"/metrics\"", "href=\"/readyz\"", "<td>admin<td>", "running: ready<"];
     assert_tells(&fetch(&desk, "/"), 200, &links);

@@ -182,7 +182,8 @@ impl Acceptor {
         let guarded_as = listener_state.guarded_as.clone();
         let (certificate, encrypted) = (None, kind == SocketKind::Unix);
         let (policy, door) = (bound.policy, bound.door);
-        let peer = Peer { id, kind, policy, door, commands, address, guarded_as, certificate, encrypted };
+        let user = None;
+        let peer = Peer { id, kind, policy, door, commands, address, guarded_as, certificate, user, encrypted };
         self.next_id += 1;
         self.counters.total_connections.bump();
         let accepted = Accepted { transport, peer, permit };

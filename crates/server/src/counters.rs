@@ -9,6 +9,8 @@ use moneta_store::metric::{Metric, Reading, Unit};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::client_memory::{Holding, Kind, Ledger};
+use crate::hot_keys::{self, HotKeys};
+use crate::late_turns::LateTurns;
 use crate::latency::{LatenciesByPolicy, LatencyTotals};
 use moneta_store::{OwnCounter, Policy};
 
@@ -34,6 +36,10 @@ macro_rules! counters {
             pub latencies: LatenciesByPolicy,
             /// Memory held by the worker's connections.
             pub ledger: Ledger,
+            /// What its clients ask for most.
+            pub hot_keys: HotKeys,
+            /// Its turns that took long.
+            pub late: LateTurns,
         }
 
         /// Sums over workers at one moment.
@@ -187,6 +193,26 @@ impl Registry {
             totals.add(counters.latencies.of(policy));
         }
         totals
+    }
+
+    /// What clients of all workers ask for most, at the Unix second `now`.
+    pub(crate) fn hottest(&self, now: u32) -> hot_keys::Told {
+        let workers = self.workers();
+        hot_keys::hottest(workers.iter().map(|worker| &worker.hot_keys), now)
+    }
+
+    /// Forgets that, and gives its memory back.
+    pub(crate) fn forget_hot_keys(&self) {
+        self.workers().iter().for_each(|worker| worker.hot_keys.forget());
+    }
+
+    /// Turns of all workers that took long, and how long together, in milliseconds.
+    pub fn late(&self) -> (u64, u64) {
+        let counts = |sum: (u64, u64), worker: &Arc<WorkerCounters>| {
+            let (turns, milliseconds) = worker.late.counts();
+            (sum.0 + turns, sum.1 + milliseconds)
+        };
+        self.lock().iter().fold((0, 0), counts)
     }
 
     /// Memory held by connections of all workers.

@@ -114,7 +114,16 @@ impl LatenciesByPolicy {
 /// Picks the commands that are timed, one in [`SAMPLE`].
 pub(crate) struct Stopwatch<'a> {
     latencies: &'a Latencies,
-    started: Option<Instant>,
+    started: Option<Started>,
+}
+
+/// A command that is timed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Started {
+    /// Since when.
+    pub(crate) at: Instant,
+    /// Bytes that were in the output then.
+    pub(crate) output: usize,
 }
 
 impl<'a> Stopwatch<'a> {
@@ -124,12 +133,12 @@ impl<'a> Stopwatch<'a> {
         Self { latencies, started: None }
     }
 
-    /// A command may begin. True if it is timed from now on.
+    /// A command may begin, with so many bytes in the output. True if it is timed from now on.
     #[inline]
-    pub(crate) fn begin(&mut self) -> bool {
+    pub(crate) fn begin(&mut self, output: usize) -> bool {
         let begins = self.latencies.until_sample.get() == 0 && self.started.is_none();
         if begins {
-            self.started = Some(Instant::now());
+            self.started = Some(Started { at: Instant::now(), output });
         }
         begins
     }
@@ -137,7 +146,7 @@ impl<'a> Stopwatch<'a> {
     /// A command was executed: it is answered, or waits for the store. Tells since when it is timed, if it is; the caller records
     /// it ([`Latencies::record`]) once it is answered.
     #[inline]
-    pub(crate) fn end(&mut self) -> Option<Instant> {
+    pub(crate) fn end(&mut self) -> Option<Started> {
         let started = self.started.take();
         match started {
             None => self.latencies.until_sample.drop_one(),
@@ -221,9 +230,9 @@ mod tests {
         let latencies = Latencies::default();
         for _ in 0..10 * SAMPLE {
             let mut stopwatch = Stopwatch::new(&latencies);
-            stopwatch.begin();
+            stopwatch.begin(0);
             if let Some(started) = stopwatch.end() {
-                latencies.record(Kind::Get, started);
+                latencies.record(Kind::Get, started.at);
             }
         }
         let mut totals = LatencyTotals::default();

@@ -25,6 +25,7 @@ pub struct Live {
     dump: AtomicBool,
     watch: AtomicBool,
     shutdown: AtomicBool,
+    hot_keys: AtomicBool,
     /// Limits of each client address.
     pub addresses: Arc<LiveAddressLimits>,
     /// Those of listeners, with which of them are their own. Locked when a listener is made and when a limit changes.
@@ -46,6 +47,7 @@ impl Live {
             dump: AtomicBool::new(settings.dump_enabled),
             watch: AtomicBool::new(settings.watch_enabled),
             shutdown: AtomicBool::new(settings.shutdown_enabled),
+            hot_keys: AtomicBool::new(settings.hot_keys),
             addresses: Arc::default(),
             listeners: Mutex::default(),
         }
@@ -123,6 +125,14 @@ impl Live {
     /// Whether `shutdown` is answered.
     pub fn set_shutdown(&self, is_answered: bool) {
         self.shutdown.store(is_answered, Relaxed);
+    }
+
+    pub(crate) fn set_hot_keys(&self, are_found: bool) {
+        self.hot_keys.store(are_found, Relaxed);
+    }
+
+    pub(crate) fn finds_hot_keys(&self) -> bool {
+        self.hot_keys.load(Relaxed)
     }
 
     pub(crate) fn max_connections(&self) -> usize {

@@ -68,7 +68,7 @@ pub(crate) struct Mailbox {
     has_letters: AtomicBool,
     waker: Arc<mio::Waker>,
     open: AtomicUsize,
-    /// Turns of the worker's loop; written by the worker only.
+    /// Begins and ends of turns of the worker's loop: odd while it waits for events. Written by the worker only.
     beats: AtomicU64,
 }
 
@@ -96,15 +96,21 @@ impl Mailbox {
         std::ptr::eq(OWN.get(), self)
     }
 
-    /// The worker's loop begins another turn.
+    /// The worker's loop ends a turn and waits for events, or begins one.
     #[inline]
     pub(crate) fn beat(&self) {
         self.beats.store(self.beats.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
     }
 
-    /// Turns of the worker's loop so far.
+    /// Begins and ends of turns of the worker's loop so far.
     pub(crate) fn beats(&self) -> u64 {
         self.beats.load(Ordering::Relaxed)
+    }
+
+    /// Whether the worker was amid a turn at so many beats.
+    pub(crate) fn is_in_turn(beats: u64) -> bool {
+        // None: it has not begun.
+        beats != 0 && beats.is_multiple_of(2)
     }
 
     /// Makes the worker's loop turn, if it is not stuck.

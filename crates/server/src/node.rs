@@ -25,6 +25,7 @@ use crate::login_failures::LoginFailures;
 pub use crate::peer::{Commands, Peer, SocketKind};
 use crate::prefixes::Prefixes;
 pub use crate::settings::{ClientVersions, NodeSettings};
+use crate::slow_log::SlowLog;
 use crate::turnstile::Turnstile;
 use crate::watch::Hub;
 
@@ -63,6 +64,8 @@ pub struct Surroundings {
     pub routes: Option<Arc<dyn Routes>>,
     /// What apps may do; `None` where none has a limit.
     pub app_limits: Option<Box<dyn AppLimits>>,
+    /// What requests wait for that are not answered at once, in a word; `None`: the store's name is not known, and it is `store`.
+    pub waits_for: Option<&'static str>,
     /// The connections that `stats conns` shows; `None`: those of the server.
     pub connections: Option<Box<dyn ListConnections>>,
     /// Who may do what, on listeners whose clients have to be users; `None`: all clients may.
@@ -105,6 +108,10 @@ pub struct Node {
     pub prefixes: Prefixes,
     // Held while the store's observer is set, so that the last one to set it has seen the changes of the others.
     pub(crate) observing: Mutex<()>,
+    /// Requests that waited long, and large values.
+    pub slow_log: Arc<SlowLog>,
+    /// What requests wait for that are not answered at once.
+    pub(crate) waits_for: &'static str,
     /// Settings that may change.
     pub live: Arc<Live>,
     /// The phases of the process.
@@ -148,12 +155,18 @@ impl Node {
         clock: Arc<Clock>,
         authenticator: Authenticator,
     ) -> Self {
-        let Surroundings { phases, log, routes, app_limits, connections, users, audit, certificates } = surroundings;
+        let Surroundings { phases, log, routes, app_limits, waits_for, connections, users, audit, certificates } =
+            surroundings;
+        let slow_log = Arc::<SlowLog>::default();
+        slow_log.set_milliseconds(settings.slow_milliseconds);
+        slow_log.set_bytes(settings.slow_bytes);
         let connection_registry = Arc::<ConnectionRegistry>::default();
         let connections = connections.unwrap_or_else(|| {
             Box::new(RegistryView { registry: Arc::clone(&connection_registry), clock: Arc::clone(&clock) })
         });
         Self {
+            slow_log,
+            waits_for: waits_for.unwrap_or("store"),
             live: Arc::new(Live::new(&settings)),
             phases,
             log,
@@ -206,6 +219,14 @@ impl Node {
     /// Changes how many log-ins an address may fail in a minute; 0: any number.
     pub fn set_login_failures(&self, most: u32) {
         self.login_failures.set(most);
+    }
+
+    /// Finds the keys that clients ask for most from now on, or forgets those found.
+    pub fn find_hot_keys(&self, are_found: bool) {
+        self.live.set_hot_keys(are_found);
+        if !are_found {
+            self.registry.forget_hot_keys();
+        }
     }
 
     /// Whether `lru_crawler` may walk items.

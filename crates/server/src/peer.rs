@@ -130,6 +130,8 @@ pub struct Peer {
     pub guarded_as: Option<Arc<str>>,
     /// The names of the certificate that the client has shown, if it was verified.
     pub certificate: Option<Arc<CertificateNames>>,
+    /// The user, where the client has to be one and has logged in.
+    pub user: Option<Arc<str>>,
     /// Whether nobody between the client and this process can read what they say.
     pub encrypted: bool,
 }

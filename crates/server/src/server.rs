@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use mio::{Poll, Waker};
+use moneta_background::Task;
 use moneta_process::part::{Ending, Part};
 use moneta_process::phases::{Phase, Phases, StopOnPanic};
 use moneta_process::{Desk, supervisor};
@@ -16,9 +17,11 @@ use crate::auth::AuthMode;
 use crate::client_addresses::ClientAddresses;
 use crate::config::{HandshakeLimits, ListenAddress, Listener, ServerConfig};
 use crate::connection_registry::ConnectionRegistry;
+use crate::counters::WorkerCounters;
 use crate::descriptors;
 use crate::error::ServerError;
 use crate::handshakes::{HandshakeThread, Handshakes};
+use crate::late;
 use crate::listener::Bound;
 use crate::listener_state::{DoorPlaces, ListenerState, reserved};
 use crate::mailbox::Mailbox;
@@ -62,8 +65,12 @@ impl Server {
         let listener_states = listeners.iter().map(|(_, listener_state)| Arc::clone(listener_state)).collect();
         let limits = Limits { closes_idle, busy_poll: config.busy_poll };
 
-        let mut threads = Threads { phases: Arc::clone(&phases), running: Vec::new() };
-        let mailboxes = start_workers(config, &limits, &store, &node, &registry, &mut threads)?;
+        let mut threads = Threads { phases: Arc::clone(&phases), running: Vec::new(), late: None };
+        let (mailboxes, counters): (Vec<_>, Vec<_>) =
+            start_workers(config, &limits, &store, &node, &registry, &mut threads)?.into_iter().unzip();
+        let watched = mailboxes.iter().cloned().zip(counters).collect();
+        let failed = |source| ServerError::Start { what: "a thread", source };
+        threads.late = Some(late::watch(watched, Arc::clone(&node.clock)).map_err(failed)?);
         let observed = Arc::new(Observed::new(store, Arc::clone(&node), addresses.clone(), listener_states));
         let pulse = Arc::new(Pulse::new(mailboxes.clone()));
         let (poll, waker) = event_queue(&phases)?;
@@ -127,14 +134,14 @@ fn start_workers(
     node: &Arc<Node>,
     registry: &Arc<ConnectionRegistry>,
     threads: &mut Threads,
-) -> Result<Vec<Arc<Mailbox>>, ServerError> {
-    let mut mailboxes = Vec::new();
+) -> Result<Vec<(Arc<Mailbox>, Arc<WorkerCounters>)>, ServerError> {
+    let mut started = Vec::new();
     let doors = config.listeners.iter().map(|listener| listener.door.0).max().unwrap_or(0);
     for index in 0..config.workers {
         let (poll, waker) = event_queue(&threads.phases)?;
         let mailbox = Arc::new(Mailbox::new(waker));
-        mailboxes.push(Arc::clone(&mailbox));
         let counters = node.registry.register();
+        started.push((Arc::clone(&mailbox), Arc::clone(&counters)));
         let (store, node) = (Arc::clone(store), Arc::clone(node));
         let (registry, phases, limits) = (Arc::clone(registry), Arc::clone(&threads.phases), limits.clone());
         threads.start(format!("worker-{index}"), move || {
@@ -144,7 +151,7 @@ fn start_workers(
             EventLoop::new(poll, reactors, common, others, mailbox, registry, phases, limits).run();
         })?;
     }
-    Ok(mailboxes)
+    Ok(started)
 }
 
 /// Threads for handshakes, if a listener has any.
@@ -189,6 +196,8 @@ fn start_acceptor(
 struct Threads {
     phases: Arc<Phases>,
     running: Vec<(String, JoinHandle<()>)>,
+    /// What looks for turns of workers that take long.
+    late: Option<Task>,
 }
 
 impl Threads {
@@ -208,6 +217,9 @@ impl Threads {
     fn join(&mut self) -> Result<(), ServerError> {
         let panicked: Vec<_> =
             self.running.drain(..).filter_map(|(name, thread)| thread.join().is_err().then_some(name)).collect();
+        if let Some(late) = self.late.take() {
+            late.stop();
+        }
         match panicked.into_iter().next() {
             Some(name) => Err(ServerError::Panicked(name)),
             None => Ok(()),
@@ -271,8 +283,8 @@ impl Part for RunningServer {
     }
 
     fn ending(&mut self) -> Option<Ending> {
-        let Threads { phases, running } = &mut self.threads;
-        let mut threads = Threads { phases: Arc::clone(phases), running: std::mem::take(running) };
+        let Threads { phases, running, late } = &mut self.threads;
+        let mut threads = Threads { phases: Arc::clone(phases), running: std::mem::take(running), late: late.take() };
         Some(Box::new(move || {
             threads.join()?;
             tracing::info!("stopped");

@@ -60,6 +60,12 @@ pub struct NodeSettings {
     pub cluster: bool,
     /// Whether clients may name the versions of what they write.
     pub client_versions: ClientVersions,
+    /// Whether the keys that clients ask for most are found.
+    pub hot_keys: bool,
+    /// Milliseconds from which a request's wait for the store is kept in the slow log; 0: none is.
+    pub slow_milliseconds: u32,
+    /// Bytes from which a value that is read or written is kept there; 0: none is.
+    pub slow_bytes: usize,
     /// How far ahead of this node's clock the version of a flush from elsewhere may be, in milliseconds.
     pub skew_max: u64,
 }
@@ -93,6 +99,9 @@ impl Default for NodeSettings {
             keeps_versions: true,
             cluster: false,
             client_versions: ClientVersions::Taken,
+            hot_keys: true,
+            slow_milliseconds: 100,
+            slow_bytes: 512 << 10,
             skew_max: 500,
         }
     }

@@ -4,6 +4,7 @@
 //! read `stats items` and `stats slabs` find their totals.
 
 mod general;
+mod hot;
 mod lister;
 mod listing;
 mod slabs;
@@ -20,6 +21,7 @@ use crate::prefixes::Shown;
 use crate::session::Worker;
 
 pub use general::{Statistic, StatisticValue, general};
+pub(crate) use hot::hot_keys;
 use lister::Lister;
 use listing::Group;
 pub use listing::Listing;

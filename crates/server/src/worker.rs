@@ -158,7 +158,7 @@ impl EventLoop {
         }
     }
 
-    /// Serves until the server stops. Each turn counts as a beat of the [`Mailbox`].
+    /// Serves until the server stops. Each begin and end of a turn counts as a beat of the [`Mailbox`].
     pub(crate) fn run(mut self) {
         let mailbox = Arc::clone(&self.mailbox);
         let _owned = mailbox.own();
@@ -168,7 +168,6 @@ impl EventLoop {
         let mut due = Vec::new();
         let (mut gathering_since, mut is_quiet) = (None, false);
         while !self.is_over() {
-            self.mailbox.beat();
             let gathers = !is_quiet
                 && self.reactors.gathers()
                 && gathering_since.get_or_insert_with(Instant::now).elapsed() < GATHERING;
@@ -179,7 +178,10 @@ impl EventLoop {
             self.collect(&mut letters);
             self.release();
             let timeout = if gathers { Some(Duration::ZERO) } else { self.timeout() };
-            if let Err(error) = self.wait(&mut events, timeout)
+            self.mailbox.beat();
+            let waited = self.wait(&mut events, timeout);
+            self.mailbox.beat();
+            if let Err(error) = waited
                 && error.kind() != io::ErrorKind::Interrupted
             {
                 tracing::error!(%error, "cannot wait for events");
@@ -219,6 +221,8 @@ impl EventLoop {
             self.close_idle();
         }
         self.close_all();
+        // No turn goes on.
+        self.mailbox.beat();
     }
 
     /// Waits for events, at first without sleeping where that is asked for.

@@ -24,6 +24,7 @@ use moneta_options::stray;
 use moneta_options::subscribers::Subscribers;
 use moneta_options::values::Values;
 use moneta_process::Process;
+use moneta_process::commit::with_commit;
 use moneta_process::desk::About;
 use moneta_process::logging::LogSettings;
 use moneta_process::runner::Beginning;
@@ -208,7 +209,7 @@ fn raise_descriptors(wanted: u64) {
 fn greet(options: &Values, address: Option<std::net::SocketAddr>) {
     let mut out = stdout().lock();
     let mut write = || -> std::io::Result<()> {
-        writeln!(out, "moneta control {}", env!("CARGO_PKG_VERSION"))?;
+        writeln!(out, "moneta control {}", with_commit(env!("CARGO_PKG_VERSION")))?;
         if let Some(address) = address {
             let is_protected = options.get(&tls::TLS_CERT).is_some();
             writeln!(out, "listening on {}://{address}", if is_protected { "https" } else { "http" })?;

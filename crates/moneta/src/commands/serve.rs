@@ -200,6 +200,7 @@ impl Served {
             log: Some(process.log().clone()),
             routes: self.apps.clone().map(|apps| Arc::new(Routing::new(apps)) as Arc<dyn Routes>),
             app_limits: app_limits.map(|limits| Box::new(limits) as Box<dyn AppLimits>),
+            waits_for: Some(settings.stack.waits_for()),
             ..Surroundings::default()
         }
     }

@@ -13,6 +13,8 @@ use crate::options::extended::{self, Extended};
 use crate::options::foreign::{CORE_DUMPS, DAEMON, FOREIGN, Fate, PIDFILE, TLS, USER};
 use crate::options::sections;
 
+/// Long name of the flag that names a file of memcached's flags.
+pub const MEMCACHED_CONF: &str = "memcached-conf";
 /// Name of the `-o` argument.
 const EXTENDED: &str = "extended";
 
@@ -74,6 +76,15 @@ pub fn add_to(command: Command, first: &[&str]) -> Command {
             .action(ArgAction::Append)
             .help("memcached's extended options: idle_timeout=SECONDS; of the others the log says what they mean here")
             .help_heading("Network")
+            .hide_short_help(true),
+    );
+    // Its lines are put in its place before flags are read: `crate::memcached_conf`.
+    let command = command.arg(
+        Arg::new(MEMCACHED_CONF)
+            .long(MEMCACHED_CONF)
+            .value_name("FILE")
+            .help("Flags of a file as Debian's memcached.conf, in place of this one; -d and logfile in it are passed over")
+            .help_heading("Operation")
             .hide_short_help(true),
     );
     command.args(FOREIGN.iter().map(|flag| {

@@ -13,6 +13,7 @@ use moneta_background::Listed;
 
 use super::html::Escaped;
 use super::life::{Life, Readiness};
+use crate::commit::with_commit;
 
 /// The page has no scripts and loads nothing, whatever a text in it says.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'";
@@ -35,7 +36,7 @@ pub(super) async fn page(State(life): State<Arc<Life>>, Extension(index): Extens
 
 fn html(life: &Life, readiness: &Readiness, paths: &[&str], tasks: &[Listed]) -> String {
     let about = life.vitals.about;
-    let (program, role, version) = (Escaped(about.program), Escaped(about.role), Escaped(about.version));
+    let (program, role, version) = (Escaped(about.program), Escaped(about.role), Escaped(with_commit(about.version)));
     let Readiness { is_ready, phase, notes } = readiness;
     let state = match (is_ready, notes.is_empty()) {
         (true, true) => "ready",

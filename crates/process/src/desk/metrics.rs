@@ -4,6 +4,7 @@ use moneta_admin::{tally, tasks};
 use moneta_store::metric::{self, Metric, Reading, Sample, Unit, Values, by};
 
 use super::life::Life;
+use crate::commit::COMMIT;
 
 /// What is read at one moment.
 struct Now {
@@ -15,10 +16,14 @@ struct Now {
 }
 
 const TABLE: &[Reading<Now>] = &[
-    Metric::gauge("build_info", Unit::Count, "Always 1; the label tells the version.")
-        .labels(&["version"])
-        .keys(&[])
-        .read(|now| Values::NONE.and([now.version], 1)),
+    Metric::gauge(
+        "build_info",
+        Unit::Count,
+        "Always 1; the labels tell the version, and the commit it was built from.",
+    )
+    .labels(&["version", "commit"])
+    .keys(&[])
+    .read(|now| Values::NONE.and([now.version, COMMIT], 1)),
     Metric::gauge("start_time_seconds", Unit::Seconds, "Unix second of the start.")
         .keys(&[])
         .read(|now| now.begun_at.into()),

@@ -153,6 +153,26 @@ pub(super) const TABLE: &[Reading<Snapshot>] = &[
     counter("feed_gaps_total", Unit::Count, "Times that a reader of the feed was told that changes are missing, by why.")
         .labels(&["why"])
         .read(|now| by(&now.gaps)),
+    counter("worker_late_turns_total", Unit::Count, "Turns of workers that took longer than 25 ms: their clients wait meanwhile.")
+        .read(|now| now.late.0.into()),
+    counter("worker_late_seconds_total", Unit::Seconds, "How long such turns took together.")
+        .read(|now| (now.late.1 as f64 / 1e3).into()),
+    counter("slow_requests_total", Unit::Count, "Requests that waited for the store for as long as the slow log takes.")
+        .read(|now| now.slow[0].into()),
+    counter("large_values_total", Unit::Count, "Values read or written that were as large as the slow log takes.")
+        .read(|now| now.slow[1].into()),
+    counter("slow_log_left_out_total", Unit::Count, "Of both, those that the slow log did not keep, as there were too many at once.")
+        .read(|now| now.slow[2].into()),
+    gauge(
+        "hot_key_ratio",
+        Unit::Ratio,
+        "The share of the hottest key in the last ten seconds that are over, from a sample: of all requests, and of all bytes.",
+    )
+    .labels(&["of"])
+    .read(|now| {
+        let of = |[requests, bytes]: [f64; 2]| Values::NONE.and(["requests"], requests).and(["bytes"], bytes);
+        now.hot.map_or(Values::NONE, of)
+    }),
     gauge("connections_limit", Unit::Count, "Most client connections at once.").read(|now| now.max_connections.into()),
     gauge("client_memory_bytes", Unit::Bytes, "Memory held for clients, by what for.").labels(&["kind"]).read(|now| {
         let bytes = |kind: client_memory::Kind| (kind.name(), now.held.of(kind) as u64);

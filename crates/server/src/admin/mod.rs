@@ -4,10 +4,12 @@
 
 mod changes;
 mod digest;
+mod hot;
 mod key;
 mod metrics;
 pub(crate) mod observed;
 mod pages;
+mod slow;
 mod snapshot;
 mod vitals;
 
@@ -71,6 +73,8 @@ pub(crate) fn show(observed: &Arc<Observed>, desk: &Desk) {
             .needs(Right::Replicate)
             .with_body(digest::REQUEST_MAX),
         Route::get("/key", key::key, shown()).needs(Right::List),
+        Route::get("/hotkeys", hot::hot_keys, shown()).needs(Right::List),
+        Route::get("/slowlog", slow::slow_log, shown()).needs(Right::List),
         Route::get("/feed/readers", changes::readers, shown()),
     ];
     desk.show(Arc::<Observed>::clone(observed), pages);

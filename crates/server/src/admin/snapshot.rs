@@ -11,6 +11,12 @@ use crate::node::{Node, Policy};
 pub(super) struct Snapshot {
     /// Sums over workers.
     pub(super) totals: Totals,
+    /// Turns of workers that took long, and how long, in milliseconds.
+    pub(super) late: (u64, u64),
+    /// Requests that waited long, large values, and of both those that the slow log left out.
+    pub(super) slow: [u64; 3],
+    /// The share of the hottest key, by requests and by bytes, where they are looked for.
+    pub(super) hot: Option<[f64; 2]>,
     /// Service times.
     pub(super) latencies: [(Policy, LatencyTotals); 2],
     /// Memory held for clients.
@@ -42,6 +48,12 @@ impl Snapshot {
     pub(super) fn of(node: &Node) -> Self {
         Self {
             totals: node.registry.totals(),
+            late: node.registry.late(),
+            slow: node.slow_log.counts(),
+            hot: node.live.finds_hot_keys().then(|| {
+                let told = node.registry.hottest(node.clock.now());
+                [told.by_requests.top_share(), told.by_bytes.top_share()]
+            }),
             latencies: [Policy::Online, Policy::Batch].map(|policy| (policy, node.registry.latencies(policy))),
             held: node.registry.holding().and(&node.client_memory.beside()),
             client_memory: node.client_memory.limit() as u64,

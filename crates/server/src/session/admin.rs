@@ -9,7 +9,7 @@ use moneta_protocol::reply::Reply;
 use moneta_protocol::status::Status;
 
 use super::words::{ERROR, words};
-use super::{After, Flow, Session, Stage, Worker, tuning};
+use super::{After, Flow, Session, Stage, Worker, guard, tuning};
 use crate::dump::{Dump, DumpKind};
 use crate::feed::Changes;
 use crate::peer::Commands;
@@ -56,6 +56,11 @@ impl Session {
             Command::Stats { arguments, style } => {
                 if !matches!(style, Style::Binary(_)) && words(arguments).next() == Some(b"cachedump") {
                     match self.dump_cache(worker, arguments) {
+                        Some(line) => (style, line),
+                        None => return Flow::Next,
+                    }
+                } else if words(arguments).next() == Some(b"hotkeys") {
+                    match self.hot_keys(worker, &style, output) {
                         Some(line) => (style, line),
                         None => return Flow::Next,
                     }
@@ -181,6 +186,19 @@ impl Session {
             _ if class < CLASSES_MAX => Some("END"),
             _ => Some("CLIENT_ERROR Illegal slab id"),
         }
+    }
+
+    /// `stats hotkeys`; `None` when it is answered.
+    fn hot_keys(&mut self, worker: &Worker, style: &Style<'_>, output: &mut Vec<u8>) -> Option<&'static str> {
+        if !self.may_list_keys(worker) {
+            return Some("CLIENT_ERROR stats hotkeys not allowed");
+        }
+        let mut listed = Vec::new();
+        let user = self.logged_in();
+        let shows = |key: &[u8]| user.is_none_or(|user| guard::may_touch(worker, &self.peer, user, key));
+        stats::hot_keys(&worker.node, style, &shows, &mut listed);
+        self.out(output).extend_from_slice(&listed);
+        None
     }
 
     /// Whether this client may see keys that it does not know.

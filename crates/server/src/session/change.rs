@@ -12,8 +12,9 @@ use moneta_store::{
 use super::key::stored_key;
 use super::ticket::Ticket;
 use super::waiting::Waiting;
-use super::{Session, Worker};
+use super::{Session, Worker, sample};
 use crate::counters::WorkerCounters;
+use crate::latency::Kind;
 use crate::node::Peer;
 use crate::prefixes::Use;
 use crate::watch;
@@ -77,6 +78,9 @@ pub(super) fn answer_write(
         Err(error) => return failed(&worker.counters, asked.style, &error, out),
     };
     count_write(&worker.counters, asked.request, written);
+    if worker.node.slow_log.is_large(size) {
+        sample::large(worker, peer, Kind::Set, (asked.key, asked.style), size, worker.node.waits_for);
+    }
     if worker.node.watchers.wants(watch::MUTATIONS) {
         worker.node.watchers.stored(peer, asked.key, asked.request, written, size);
     }

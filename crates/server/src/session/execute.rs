@@ -7,6 +7,7 @@ use moneta_protocol::encode;
 use moneta_store::request::{KEY_MAX, Retrieve, Write};
 use moneta_store::versions::Floor;
 
+use super::sample::Sampled;
 use super::{After, Flow, Session, Worker, admin, change, newer, read, rights};
 use crate::latency::{Kind, Stopwatch};
 use crate::version::VERSION;
@@ -41,7 +42,12 @@ impl Session {
                 let asked = read::Asked { key, request: &Retrieve::BRIEF, verb: ReadVerb::Get, style: &style };
                 self.read_one(worker, asked, output);
                 if let Some(started) = stopwatch.end() {
-                    self.time(worker, Kind::Get, started);
+                    let keys = Keys::One(key);
+                    self.sampled(
+                        worker,
+                        &Sampled { kind: Kind::Get, started, keys, style: &style, consumed, rest: None },
+                        output,
+                    );
                 }
                 consumed
             }
@@ -50,7 +56,12 @@ impl Session {
                 let request = Write { flags, exptime, ..Write::default() };
                 self.write(worker, change::Asked { key, request: &request, style: &style }, value, output);
                 if let Some(started) = stopwatch.end() {
-                    self.time(worker, Kind::Set, started);
+                    let keys = Keys::One(key);
+                    self.sampled(
+                        worker,
+                        &Sampled { kind: Kind::Set, started, keys, style: &style, consumed, rest: None },
+                        output,
+                    );
                 }
                 consumed
             }

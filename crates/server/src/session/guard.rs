@@ -78,12 +78,14 @@ impl Session {
         if !logged_in.user().may_use(listener) {
             return false;
         }
+        self.peer.user = Some(logged_in.user().name().into());
         self.limits.get_or_insert_default().logged_in = Some(logged_in);
         true
     }
 
     /// Forgets the log-in.
     pub(super) fn log_out(&mut self) {
+        self.peer.user = None;
         if let Some(limits) = self.limits() {
             limits.logged_in = None;
         }

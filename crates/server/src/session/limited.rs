@@ -55,7 +55,7 @@ impl SessionLimits {
 
 /// The keys of a command and how it is answered; `None` for commands that are obeyed whatever their connection has done: the end,
 /// a log-in, and what tells the client how far its requests are answered.
-fn asked<'a>(command: &Command<'a>) -> Option<(Keys<'a>, Style<'a>)> {
+pub(super) fn asked<'a>(command: &Command<'a>) -> Option<(Keys<'a>, Style<'a>)> {
     let none = Keys::Line(&[]);
     Some(match *command {
         Command::Get { keys, style, .. } => (keys, style),

@@ -23,6 +23,7 @@ mod newer;
 mod parked;
 mod read;
 mod rights;
+mod sample;
 mod several;
 mod ticket;
 mod together;
@@ -40,7 +41,7 @@ use crate::auth::AuthMode;
 use crate::client_memory::{Holding, Kind};
 use crate::dump::Dumped;
 use crate::feed::Progress;
-use crate::latency::{self, Stopwatch};
+use crate::latency::Stopwatch;
 use crate::node::{Door, Peer, Policy};
 pub use crate::peer::CloseReason;
 use crate::watch;
@@ -246,10 +247,10 @@ impl Session {
                     && !LIMITED
                     && let Some((count, taken)) = self.read_pipelined(worker, &input[consumed..], requests_left + 1)
                 {
-                    for _ in 0..count {
-                        stopwatch.begin();
+                    for place in 0..count {
+                        stopwatch.begin(output.len());
                         if let Some(started) = stopwatch.end() {
-                            self.time(worker, latency::Kind::Get, started);
+                            self.sampled_pipelined(worker, started, &input[consumed..], place, output);
                         }
                     }
                     requests_left -= count - 1;
@@ -259,7 +260,7 @@ impl Session {
                 }
                 looked_ahead = consumed + lookahead::announce(&*worker.store, &input[consumed..]).max(1);
             }
-            if stopwatch.begin() {
+            if stopwatch.begin(output.len()) {
                 self.forget_parking();
             }
             if !LIMITED && let Some(shortcut) = self.decoder.shortcut(&input[consumed..]) {
@@ -285,7 +286,7 @@ impl Session {
                         self.note_get(&command, &flow);
                     }
                     if let Some(started) = stopwatch.end() {
-                        self.time(worker, kind, started);
+                        self.sampled_command(worker, kind, started, &command, &input[consumed..end], &flow, output);
                     }
                     consumed = end;
                     match flow {
@@ -447,7 +448,8 @@ impl Session {
             (None, true) => worker.counters.ledger.expected_read(),
             (None, false) => 0,
         };
-        self.extras().parked.park(waiting, ticket, read + written);
+        let now = worker.node.clock.millis();
+        self.extras().parked.park(waiting, ticket, read + written, now);
     }
 
     /// Bytes held by its parked requests, if it holds nothing else.

@@ -83,6 +83,8 @@ pub(super) fn needs<'a>(command: &Command<'a>) -> Needs<'a> {
             let mut words = words(arguments);
             match (words.next(), words.next()) {
                 (Some(b"cachedump"), _) => of_none(LIST, "stats cachedump", style),
+                // It shows the keys alone that the user may touch.
+                (Some(b"hotkeys"), _) => of_none(LIST, "stats hotkeys", style),
                 // Its prefixes are of all keys.
                 (Some(b"detail"), Some(b"dump" | b"unread")) => of_all(LIST, "stats detail dump", style),
                 (Some(b"detail"), _) => of_none(OPERATE, "stats detail", style),

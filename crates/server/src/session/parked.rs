@@ -25,7 +25,7 @@ use super::lanes::{Lane, Lanes};
 use super::several::Failure;
 use super::ticket::Ticket;
 use super::waiting::Waiting;
-use super::{MAX_PARKED, Session, Worker, change, read};
+use super::{MAX_PARKED, Session, Worker, change, read, sample};
 use crate::latency::Kind;
 use crate::node::Peer;
 use moneta_protocol::command::{Style, TextStyle};
@@ -56,6 +56,8 @@ enum Slot {
         /// The `get` of several keys that it belongs to, if it does to one.
         get: u32,
         lane: Lane,
+        /// Since when it waits: the lower half of Unix milliseconds.
+        since: u32,
         /// The kind and the begin of its command, if that is timed.
         timed: Option<(Kind, Instant)>,
     },
@@ -196,8 +198,8 @@ impl Parked {
         self.slots.iter().map(bytes).sum()
     }
 
-    /// Parks a request that will read or write `bytes`.
-    pub(super) fn park(&mut self, waiting: Waiting, ticket: Ticket, bytes: usize) {
+    /// Parks a request that will read or write `bytes`, at `now`, in Unix milliseconds.
+    pub(super) fn park(&mut self, waiting: Waiting, ticket: Ticket, bytes: usize, now: u64) {
         let bytes = bytes.saturating_add(REQUEST_BYTES);
         self.changes += usize::from(waiting.changes());
         self.waiting += 1;
@@ -211,7 +213,8 @@ impl Parked {
             self.spare = std::mem::take(bytes);
             self.slots.pop_back();
         }
-        self.slots.push_back(Slot::Waiting { waiting, ticket, bytes, ends: false, get: self.get, lane, timed: None });
+        let (since, get) = (now as u32, self.get);
+        self.slots.push_back(Slot::Waiting { waiting, ticket, bytes, ends: false, get, lane, since, timed: None });
         self.has_parked = true;
     }
 
@@ -288,7 +291,7 @@ impl Parked {
                 Slot::Ready(bytes) if is_next => output.extend_from_slice(bytes),
                 Slot::EndOfGet(get) if is_next => end_get(&mut self.failed, *get, output),
                 Slot::Ready(_) | Slot::EndOfGet(_) => continue,
-                Slot::Waiting { waiting, ticket, bytes: reserved, ends, get, lane, timed } => {
+                Slot::Waiting { waiting, ticket, bytes: reserved, ends, get, lane, since, timed } => {
                     let mut bytes = Vec::new();
                     let out = if is_next { &mut *output } else { &mut bytes };
                     if releases
@@ -300,6 +303,7 @@ impl Parked {
                     if !lane.take_wake() {
                         continue;
                     }
+                    let before = out.len();
                     let polled = poll_slot(worker, peer, waiting, ticket, &mut lane.context(), out);
                     let Poll::Ready(failure) = polled else { continue };
                     if *ends {
@@ -309,6 +313,11 @@ impl Parked {
                     }
                     if let Some((kind, started)) = *timed {
                         worker.latencies().record(kind, started);
+                        sample::moved_late(worker, waiting, ticket, out.len() - before);
+                    }
+                    let waited = (worker.node.clock.millis() as u32).wrapping_sub(*since) as i32;
+                    if worker.node.slow_log.is_long(waited) {
+                        sample::waited(worker, peer, waiting, ticket, waited, !is_next);
                     }
                     self.changes -= usize::from(waiting.changes());
                     self.waiting -= 1;
@@ -337,15 +346,6 @@ impl Session {
     pub(super) fn forget_parking(&mut self) {
         if let Some(extras) = &mut self.extras {
             extras.parked.forget_parking();
-        }
-    }
-
-    /// A command that is timed was executed: it is answered now, or when the last request that it has parked is.
-    #[cold]
-    pub(super) fn time(&mut self, worker: &Worker, kind: Kind, started: Instant) {
-        let is_parked = self.extras.as_mut().is_some_and(|extras| extras.parked.time_last(kind, started));
-        if !is_parked {
-            worker.latencies().record(kind, started);
         }
     }
 }

@@ -14,8 +14,9 @@ use super::limited::spend_of_app;
 use super::several::{Failure, Several};
 use super::ticket::Ticket;
 use super::waiting::{Waiting, changes};
-use super::{Flow, Session, Worker};
+use super::{Flow, Session, Worker, sample};
 use crate::counters::WorkerCounters;
+use crate::latency::Kind;
 use crate::node::Peer;
 use crate::prefixes::Use;
 use crate::watch;
@@ -137,8 +138,14 @@ impl Asked<'_> {
         }
     }
 
+    /// `tier`: what answered it.
     #[inline]
-    fn tell(&self, worker: &Worker, peer: &Peer, found: &watch::Fetched) {
+    fn tell(&self, worker: &Worker, peer: &Peer, found: &watch::Fetched, tier: &'static str) {
+        if let watch::Fetched::Found { size } = *found
+            && worker.node.slow_log.is_large(size)
+        {
+            sample::large(worker, peer, Kind::Get, (self.key, self.style), size, tier);
+        }
         if worker.node.watchers.wants(watch::FETCHERS) {
             worker.node.watchers.fetched(peer, self.key, found);
         }
@@ -210,11 +217,11 @@ pub(super) fn answer_read(
     match outcome {
         Ok(Lookup::Found(item)) => {
             worker.counters.ledger.note_read(item.value.len());
-            asked.tell(worker, peer, &watch::Fetched::Found { size: item.value.len() });
+            asked.tell(worker, peer, &watch::Fetched::Found { size: item.value.len() }, worker.node.waits_for);
             asked.item(&item.as_ref(), now, out);
         }
         Ok(Lookup::Miss { expired }) => {
-            asked.tell(worker, peer, &watch::Fetched::Missed { expired });
+            asked.tell(worker, peer, &watch::Fetched::Missed { expired }, worker.node.waits_for);
             asked.miss(now, out);
         }
         // After a wait there is no visitor that could have been shown an item.
@@ -269,7 +276,7 @@ fn answer_next(
             Some(Ok(Lookup::Visited)) => {
                 asked.count(&worker.counters, Read::Hit);
                 worker.counters.ledger.note_read(size);
-                asked.tell(worker, peer, &watch::Fetched::Found { size });
+                asked.tell(worker, peer, &watch::Fetched::Found { size }, worker.node.waits_for);
             }
             Some(outcome) => {
                 let failed = answer_read(worker, peer, asked, outcome, out);
@@ -348,7 +355,7 @@ impl Session {
             Step::Done(Ok(Outcome::Read(Lookup::Visited))) => {
                 let size = answer.size;
                 asked.count(&worker.counters, Read::Hit);
-                asked.tell(worker, &self.peer, &watch::Fetched::Found { size });
+                asked.tell(worker, &self.peer, &watch::Fetched::Found { size }, sample::RAM);
                 Looked::Answered
             }
             step => self.end_look_up(worker, asked, step, output),

@@ -149,6 +149,15 @@ impl<T: Read + Write> Client<T> {
         assert_eq!(String::from_utf8_lossy(&received), String::from_utf8_lossy(bytes));
     }
 
+    /// All up to a line that ends a list.
+    pub fn receive_until(&mut self, end: &str) -> String {
+        let mut bytes = Vec::new();
+        while !bytes.ends_with(end.as_bytes()) {
+            bytes.extend(self.receive(1));
+        }
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
     #[track_caller]
     pub fn ask(&mut self, request: impl AsRef<[u8]>, reply: impl AsRef<[u8]>) {
         self.send(request);

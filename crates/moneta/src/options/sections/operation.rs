@@ -6,7 +6,8 @@ use std::time::Duration;
 use moneta_net::HostPort;
 use moneta_options::declaration::Opt;
 use moneta_options::kinds::address::{AdminAddress, HostNames};
-use moneta_options::kinds::numbers::{Count, Seconds, Switch};
+use moneta_options::kinds::numbers::{Count, Milliseconds, Seconds, Size, Switch};
+use moneta_options::kinds::units::GIB;
 use moneta_options::kinds::words::Choice;
 use moneta_options::section;
 use moneta_options::subscribers::{Effect, Subscribers};
@@ -61,6 +62,22 @@ section! {
         .live()
         .when("Longer if stopping cuts off large replies, shorter than what the supervisor waits before it kills.");
 
+    /// Find the keys that clients ask for most, from one command in 61 (`stats hotkeys`, /hotkeys).
+    HOT_KEYS: Choice<bool> = Opt::new("hot_keys", Choice(&[("on", true), ("off", false)]), || true)
+        .live()
+        .when("off where keys must not be kept beside their items. 150 KiB of RAM a worker.");
+
+    /// How long a request waits for an SSD, a server or nodes before it is kept in the slow log (/slowlog, `moneta slowlog`); 0 keeps
+    /// none.
+    SLOW_LOG_TIME: Milliseconds = Opt::new("slow_log_time", Milliseconds { min: 0, max: 60_000 }, || Duration::from_millis(100))
+        .live()
+        .when("Where clients give up earlier or later than that. It is measured in turns of a worker: about a millisecond.");
+
+    /// Size from which a value that is read or written is kept in the slow log; 0 keeps none.
+    SLOW_LOG_BYTES: Size<usize> = Opt::new("slow_log_bytes", Size::in_bytes(0, GIB), || 512 << 10)
+        .live()
+        .when("Where values of that size are what clients are meant to store.");
+
     /// Form of the log on standard error.
     LOG_FORMAT: Choice<LogFormat> =
         Opt::new("log_format", Choice(&[("text", LogFormat::Text), ("json", LogFormat::Json)]), || LogFormat::Text)
@@ -98,6 +115,13 @@ pub fn configure(options: &Values, server: &mut ServerConfig, node: &mut NodeSet
     server.lame_duck = options.get(&LAME_DUCK);
     server.drain_timeout = options.get(&DRAIN_TIMEOUT);
     node.verbosity = options.get(&VERBOSE);
+    node.hot_keys = options.get(&HOT_KEYS);
+    node.slow_milliseconds = milliseconds(options.get(&SLOW_LOG_TIME));
+    node.slow_bytes = options.get(&SLOW_LOG_BYTES);
+}
+
+fn milliseconds(time: Duration) -> u32 {
+    u32::try_from(time.as_millis()).unwrap_or(u32::MAX)
 }
 
 /// Lets a reload change how the process stops, and what is logged.
@@ -108,6 +132,12 @@ pub fn subscribe(subscribers: &mut Subscribers, node: &Arc<Node>, log_level: &Lo
     subscribers.set(&DRAIN_TIMEOUT, move |timeout| live.set_drain_timeout(timeout));
     let level = log_level.clone();
     subscribers.set(&LOG_LEVEL, move |base| level.set_base(base));
+    let found = Arc::clone(node);
+    subscribers.set(&HOT_KEYS, move |are_found| found.find_hot_keys(are_found));
+    let slow_log = Arc::clone(&node.slow_log);
+    subscribers.set(&SLOW_LOG_TIME, move |time| slow_log.set_milliseconds(milliseconds(time)));
+    let slow_log = Arc::clone(&node.slow_log);
+    subscribers.set(&SLOW_LOG_BYTES, move |bytes| slow_log.set_bytes(bytes));
     let (node, level) = (Arc::clone(node), log_level.clone());
     // Also where the option is the same: a client may have changed the verbosity.
     subscribers.on(&VERBOSE, move |change| {

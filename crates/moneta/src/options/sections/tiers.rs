@@ -55,6 +55,20 @@ pub enum Upper {
     Remote(Box<RemoteConfig>, u32),
 }
 
+impl StackSettings {
+    /// What requests wait for that are not answered at once, in a word.
+    pub fn waits_for(&self) -> &'static str {
+        match (&self.lower, &self.upper) {
+            (Lower::Cluster, _) => "nodes",
+            (Lower::Flash(_), _) => "flash",
+            (Lower::Rocks(_), _) => "rocks",
+            (Lower::Lmdb(_), _) => "lmdb",
+            (Lower::Remote(_), _) | (Lower::None, Upper::Remote(..)) => "remote",
+            (Lower::None, Upper::Memory | Upper::None) => "ram",
+        }
+    }
+}
+
 /// The engine of the lower tier.
 #[derive(Clone, Debug)]
 pub enum Lower {

@@ -1,0 +1,118 @@
+//! Guards what an operator looks at after a bad minute: the keys that were asked for most, the requests that waited, the values that
+//! were large, and workers that were held up.
+
+mod support;
+
+use serde_json::Value;
+use support::admin::{fetch, metrics, start};
+use support::{TestServer, eventually, hit, set};
+
+fn page(server: &TestServer, path: &str) -> Value {
+    let (status, page) = fetch(server, path);
+    assert_eq!(status, 200, "{page}");
+    serde_json::from_str(&page).unwrap()
+}
+
+#[test]
+fn a_request_that_waits_for_the_store_is_in_the_slow_log() {
+    let server = start();
+    server.node.slow_log.set_milliseconds(5);
+    let mut client = server.connect();
+    client.ask("set quick 0 0 1\r\nx\r\n", "STORED\r\n");
+    client.send("get slow\r\n");
+    eventually("it waits", || server.gate.waiting() > 0);
+    std::thread::sleep(std::time::Duration::from_millis(30));
+    server.gate.open();
+    client.expect("END\r\n");
+    let told = page(&server, "/slowlog");
+    assert_eq!((&told["from_ms"], &told["waited"], &told["large"]), (&5.into(), &1.into(), &0.into()), "{told}");
+    let entry = &told["entries"][0];
+    let text = |name: &str| entry[name].as_str().unwrap_or_default();
+    assert_eq!(
+        (text("why"), text("command"), text("key"), text("tier")),
+        ("waited", "get", "slow", "store"),
+        "{entry}"
+    );
+    assert!(entry["waited_ms"].as_u64() >= Some(20), "{entry}");
+    assert!(text("client").starts_with("127.0.0.1:"), "{entry}");
+    assert_eq!(metrics(&server).get("moneta_slow_requests_total"), 1.0);
+}
+
+#[test]
+fn large_values_are_in_the_slow_log_whichever_way_they_go() {
+    let server = start();
+    server.node.slow_log.set_bytes(1000);
+    let mut client = server.connect();
+    let value = vec![b'v'; 1000];
+    client.ask(set("large", &value), "STORED\r\n");
+    client.ask(set("small", &value[1..]), "STORED\r\n");
+    client.ask("get large\r\n", hit("large", &value));
+    client.ask("get small\r\n", hit("small", &value[1..]));
+    client.ask("mg bGFyZ2U= b s\r\n", "HD s1000\r\n");
+    let told = page(&server, "/slowlog");
+    let entries: Vec<String> = told["entries"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|entry| {
+            format!("{} {} {} {}", entry["why"], entry["command"], entry["key"], entry["bytes"]).replace('"', "")
+        })
+        .collect();
+    assert_eq!(entries, ["large get large 1000", "large get large 1000", "large set large 1000"]);
+    assert_eq!(metrics(&server).get("moneta_large_values_total"), 3.0);
+    server.node.live.set_dump(false);
+    assert_eq!(fetch(&server, "/slowlog").0, 403);
+    assert_eq!(fetch(&server, "/hotkeys").0, 403);
+}
+
+#[test]
+fn a_worker_that_is_held_up_is_counted_while_it_is() {
+    let server = start();
+    let mut client = server.connect();
+    client.send(set("heavy", b"x"));
+    let seen = || {
+        let seen = metrics(&server);
+        (seen.get("moneta_worker_late_turns_total"), seen.get("moneta_worker_late_seconds_total"))
+    };
+    eventually("it is seen to be late", || seen().1 >= 0.1);
+    assert!(seen().0 >= 1.0);
+    server.gate.let_heavy(1);
+    client.expect("STORED\r\n");
+}
+
+#[test]
+fn the_hottest_keys_are_told_to_those_who_may_list() {
+    let server = start();
+    let mut client = server.connect();
+    let value = vec![b'v'; 8000];
+    client.ask(set("large", &value), "STORED\r\n");
+    // In windows of ten seconds by the server's clock, as long as it takes for one to be over.
+    eventually("a window with all of them is over", || {
+        for round in 0..3000 {
+            let key = if round % 3 == 0 { format!("rare:{round}") } else { "hot".to_owned() };
+            client.ask(format!("get {key}\r\n"), "END\r\n");
+        }
+        for _ in 0..150 {
+            client.ask("get large\r\n", hit("large", &value));
+        }
+        let told = page(&server, "/hotkeys");
+        let first = |of: &str| told[of]["keys"][0]["key"].as_str().unwrap_or_default().to_owned();
+        (first("by_requests"), first("by_bytes")) == ("hot".into(), "large".into())
+    });
+    let told = page(&server, "/hotkeys");
+    let share = told["by_requests"]["keys"][0]["share"].as_f64().unwrap();
+    assert!((0.4..0.8).contains(&share), "{told}");
+    assert!(metrics(&server).get("moneta_hot_key_ratio{of=\"requests\"}") > 0.3);
+    client.send("stats hotkeys\r\n");
+    let listed = client.receive_until("END\r\n");
+    assert!(
+        listed.contains("STAT requests:1:key hot\r\n") && listed.contains("STAT bytes:1:key large\r\n"),
+        "{listed}"
+    );
+
+    server.node.find_hot_keys(false);
+    assert_eq!(page(&server, "/hotkeys"), serde_json::json!({ "on": false }));
+    client.ask("stats hotkeys\r\n", "STAT hotkeys_enabled no\r\nEND\r\n");
+    server.node.live.set_dump(false);
+    client.ask("stats hotkeys\r\n", "CLIENT_ERROR stats hotkeys not allowed\r\n");
+}
