@@ -166,10 +166,12 @@ impl Merged {
         self.total
     }
 
-    /// The `most` heaviest keys that are surely there, the heaviest first.
+    /// The `most` heaviest keys of which at least half of the weight is sure, the heaviest first.
     pub(crate) fn heaviest(self, most: usize) -> Vec<Heavy> {
         let heavy = |(key, (weight, error))| Heavy { key, weight, error };
-        let mut all: Vec<Heavy> = self.keys.into_iter().map(heavy).filter(|heavy| heavy.weight > heavy.error).collect();
+        // Of the others more than half may be what the keys weighed whose place they took: where none is hot, these are all.
+        let is_sure = |heavy: &Heavy| heavy.error <= heavy.weight / 2;
+        let mut all: Vec<Heavy> = self.keys.into_iter().map(heavy).filter(is_sure).collect();
         all.sort_by(|one, other| other.weight.cmp(&one.weight).then_with(|| one.key.cmp(&other.key)));
         all.truncate(most);
         all

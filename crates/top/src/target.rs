@@ -1,5 +1,6 @@
 //! One server that is asked: by its admin port, or, where what listens there is no HTTP, by memcached's `stats`.
 
+use std::io::{self, ErrorKind};
 use std::time::{Duration, Instant};
 
 use moneta_client::wire::blocking::Dialogue;
@@ -99,16 +100,27 @@ impl Target {
                 self.way = Way::Admin(client);
                 Ok(told)
             }
-            Err(HttpError::Protocol(_)) => {
+            Err(HttpError::Io(error)) if is_away(&error) => Err(error.to_string()),
+            // A memcached answers HTTP by what is none, or ends the connection.
+            Err(error) => {
                 let endpoint = self.outward.to(self.address.clone()).patient(PATIENCE);
-                let mut dialogue = Dialogue::open(&endpoint, None, 0).map_err(|error| error.to_string())?;
-                let told = by_statistics(&mut dialogue)?;
-                self.way = Way::Data(Box::new(dialogue));
-                Ok(told)
+                let opened = Dialogue::open(&endpoint, None, 0).map_err(|error| error.to_string());
+                match opened.and_then(|mut dialogue| Ok((by_statistics(&mut dialogue)?, dialogue))) {
+                    Ok((told, dialogue)) => {
+                        self.way = Way::Data(Box::new(dialogue));
+                        Ok(told)
+                    }
+                    // It is an admin port that says no, or nothing that is known here.
+                    Err(_) => Err(error.to_string()),
+                }
             }
-            Err(error) => Err(error.to_string()),
         }
     }
+}
+
+/// Whether a connection was not made, or brought nothing in time: then another protocol brings nothing either.
+fn is_away(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::ConnectionRefused | ErrorKind::TimedOut | ErrorKind::HostUnreachable)
 }
 
 /// What asks the admin port at `address`.
@@ -122,7 +134,7 @@ fn by_admin(client: &HttpClient) -> Result<Told, HttpError> {
     if !answer.is_success() {
         let (status, text) = (answer.status(), answer.text()?);
         let why = text.lines().next().unwrap_or_default().to_owned();
-        return Err(std::io::Error::other(if why.is_empty() { format!("status {status}") } else { why }).into());
+        return Err(io::Error::other(if why.is_empty() { format!("status {status}") } else { why }).into());
     }
     let at = Instant::now();
     let scrape = Scrape::parse(at, &answer.text()?);
