@@ -65,6 +65,12 @@ class Processes:
         self.start(BIN, arguments[0], "-p", str(port), "--admin", f"127.0.0.1:{admin}", "-t", "2", *arguments[1:])
         return port, admin
 
+    def alive(self):
+        """Ends the test if one of them has ended."""
+        for arguments, process, _ in self.running:
+            if process.poll() is not None:
+                sys.exit(f"ended: {arguments}")
+
     def end(self, failed):
         for arguments, process, log in self.running:
             process.terminate()
@@ -114,7 +120,7 @@ def main():
 
 def scrape(folder, processes, ends):
     nodes = [processes.moneta("serve", "--cluster", "-m", "16") for _ in range(2)]
-    ssd = processes.moneta("serve", "-m", "8", "--flash", f"{folder}/ssd:128m", "--flash-flush-interval", "100ms")
+    ssd = processes.moneta("serve", "-m", "8", "--flash", f"{folder}/ssd:160m", "--flash-flush-interval", "100ms")
     key, certificate = folder / "key.pem", folder / "certificate.pem"
     subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", key, "-out", certificate,
                     "-subj", "/CN=localhost", "-days", "30"], check=True, capture_output=True)
@@ -128,7 +134,7 @@ def scrape(folder, processes, ends):
     proxy = processes.moneta("proxy", "--topology", str(topology), "--zone", "a")
     admins = [admin for _, admin in [*nodes, ssd, tls, proxy]]
     for admin in admins:
-        until(f"port {admin} is ready", lambda: get(f"http://127.0.0.1:{admin}/readyz"))
+        until(f"port {admin} is ready", lambda: processes.alive() or get(f"http://127.0.0.1:{admin}/readyz"))
     for port, size in ((nodes[0][0], 100), (ssd[0], 4000), (proxy[0], 300)):
         threading.Thread(target=load, args=(port, ends, size), daemon=True).start()
 

@@ -28,21 +28,21 @@ mount -t tmpfs tmpfs "$root/run"
 mkdir -p "$root/packages"
 cp "$old" "$root/packages/old.deb"
 cp "$new" "$root/packages/new.deb"
-in() { chroot "$root" "$@"; }
+within() { chroot "$root" "$@"; }
 export DEBIAN_FRONTEND=noninteractive
 
-in dpkg -i /packages/old.deb
-in getent passwd moneta
-in test -x /usr/bin/moneta -a -f /usr/lib/systemd/system/moneta.service -a -f /usr/share/man/man1/moneta-serve.1.gz
-in grep -q 'ExecStart=/usr/bin/moneta serve' /usr/lib/systemd/system/moneta.service
-in moneta config --config /etc/moneta/moneta.toml >/dev/null
-in dpkg --verify moneta
+within dpkg -i /packages/old.deb
+within getent passwd moneta
+within test -x /usr/bin/moneta -a -f /usr/lib/systemd/system/moneta.service -a -f /usr/share/man/man1/moneta-serve.1.gz
+within grep -q 'ExecStart=/usr/bin/moneta serve' /usr/lib/systemd/system/moneta.service
+within moneta config --config /etc/moneta/moneta.toml >/dev/null
+within dpkg --verify moneta
 
 # As the unit does: with the file, as its user, and its folder.
-in install -d -o moneta -g moneta -m 0700 /var/lib/moneta
+within install -d -o moneta -g moneta -m 0700 /var/lib/moneta
 start() {
     rm -f "$root/run/screen"
-    chroot --userspec=moneta:moneta "$root" env MONETA_FLASH=/var/lib/moneta:64m moneta serve --config /etc/moneta/moneta.toml \
+    chroot --userspec=moneta:moneta "$root" env MONETA_FLASH=/var/lib/moneta:160m moneta serve --config /etc/moneta/moneta.toml \
         -p 0 --admin off >"$root/run/screen" 2>"$root/run/log" &
     node=$!
     for _ in $(seq 600); do
@@ -57,36 +57,36 @@ start() {
 }
 stop() { kill -TERM "$node" && wait "$node"; }
 start
-in moneta set kept value --server "$server"
-[ "$(in moneta get kept --server "$server")" = value ]
+within moneta set kept value --server "$server"
+[ "$(within moneta get kept --server "$server")" = value ]
 
 # Upgraded while it serves; the operator's change of a file stays.
 echo '# changed here' >>"$root/etc/moneta/moneta.toml"
-in dpkg --force-confold -i /packages/new.deb
-[ "$(in moneta get kept --server "$server")" = value ]
+within dpkg --force-confold -i /packages/new.deb
+[ "$(within moneta get kept --server "$server")" = value ]
 grep -q '# changed here' "$root/etc/moneta/moneta.toml"
 stop
 start
-[ "$(in moneta get kept --server "$server")" = value ] || { echo 'data is gone after the upgrade' >&2; exit 1; }
+[ "$(within moneta get kept --server "$server")" = value ] || { echo 'data is gone after the upgrade' >&2; exit 1; }
 # Rolled back, with data in place.
-in dpkg --force-confold -i /packages/old.deb
+within dpkg --force-confold -i /packages/old.deb
 stop
 start
-[ "$(in moneta get kept --server "$server")" = value ] || { echo 'data is gone after the rollback' >&2; exit 1; }
+[ "$(within moneta get kept --server "$server")" = value ] || { echo 'data is gone after the rollback' >&2; exit 1; }
 stop
 
-in dpkg --purge moneta
+within dpkg --purge moneta
 for gone in usr/bin/moneta etc/moneta etc/default/moneta var/lib/moneta usr/share/doc/moneta; do
     [ ! -e "$root/$gone" ] || { echo "$gone is left after a purge" >&2; exit 1; }
 done
-! in getent passwd moneta
+! within getent passwd moneta
 echo 'package: installed, upgraded, rolled back, purged'
 
 # A full disk: nothing half installed.
 mount -t tmpfs -o size=1m tmpfs "$root/usr/share/doc/"
-! in dpkg -i /packages/old.deb
+! within dpkg -i /packages/old.deb
 umount "$root/usr/share/doc/"
-in dpkg -i /packages/old.deb && in dpkg --purge moneta
+within dpkg -i /packages/old.deb && within dpkg --purge moneta
 echo 'package: a full disk is survived'
 LIFE
 mkdir "$work/top"

@@ -127,6 +127,9 @@ fn event_queue(phases: &Phases) -> Result<(Poll, Arc<Waker>), ServerError> {
     Ok((poll, waker))
 }
 
+/// What others have of a worker that was started.
+type StartedWorker = (Arc<Mailbox>, Arc<WorkerCounters>);
+
 fn start_workers(
     config: &ServerConfig,
     limits: &Limits,
@@ -134,7 +137,7 @@ fn start_workers(
     node: &Arc<Node>,
     registry: &Arc<ConnectionRegistry>,
     threads: &mut Threads,
-) -> Result<Vec<(Arc<Mailbox>, Arc<WorkerCounters>)>, ServerError> {
+) -> Result<Vec<StartedWorker>, ServerError> {
     let mut started = Vec::new();
     let doors = config.listeners.iter().map(|listener| listener.door.0).max().unwrap_or(0);
     for index in 0..config.workers {

@@ -114,9 +114,8 @@ pub(super) fn moved_late(worker: &Worker, waiting: &Waiting, ticket: &Ticket, by
     }
     let now = worker.node.clock.now();
     if let Waiting::Several(several) = waiting {
-        let count = several.keys.len();
-        if count > 0 {
-            worker.counters.hot_keys.moved(now, several.keys.key(0).bytes, bytes / count);
+        if let Some(share) = bytes.checked_div(several.keys.len()) {
+            worker.counters.hot_keys.moved(now, several.keys.key(0).bytes, share);
         }
         return;
     }
@@ -147,7 +146,7 @@ pub(super) fn waited(worker: &Worker, peer: &Peer, waiting: &Waiting, ticket: &T
     let mut buffer = Session::key_buffer();
     ticket.with_style(|style| {
         let key = match waiting {
-            Waiting::Several(several) if several.keys.len() > 0 => several.keys.key(0).bytes,
+            Waiting::Several(several) if !several.keys.is_empty() => several.keys.key(0).bytes,
             _ => stored_key(ticket.key(), style, &mut buffer),
         };
         worker.node.slow_log.note(at, peer, &Noted { why, command, key, bytes, tier: worker.node.waits_for });
