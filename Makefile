@@ -116,9 +116,9 @@ test-packages: build
 	scripts/test-packages.sh $(SERVER)
 
 # The chart: linted, rendered by Helm's own packages with several sets of values, each object decoded strictly.
-test-helm:
+test-helm: build
 	$(call needs,clients)
-	cd tests/helm && GOTOOLCHAIN=local go test -count=1 ./...
+	scripts/test-helm.sh $(SERVER)
 
 # Panels and rules of deploy/monitoring against a real Prometheus that scrapes nodes and a proxy under load.
 test-monitoring: build

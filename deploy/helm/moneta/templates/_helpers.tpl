@@ -41,8 +41,8 @@ nodes = [
 
 {{- /* What nodes and proxies have in common in their environment. */ -}}
 {{- define "moneta.environment" -}}
-- { name: MONETA_LISTEN, value: "::" }
-- { name: MONETA_ADMIN, value: "[::]:11280" }
+- { name: MONETA_LISTEN, value: {{ .Values.listenAddress | quote }} }
+- { name: MONETA_ADMIN, value: {{ printf (contains ":" .Values.listenAddress | ternary "[%s]:11280" "%s:11280") .Values.listenAddress | quote }} }
 {{- if not .Values.users.enabled }}
 # Network policies keep strangers out.
 - { name: MONETA_ADMIN_OPEN, value: "on" }
