@@ -239,13 +239,16 @@ fn numbers(figures: &Figures) -> Vec<Line<'static>> {
     lines
 }
 
+/// Hot keys of one kind: title, keys, how their rate is shown.
+type Kind<'a> = (&'a str, &'a [HotKey], fn(f64) -> String);
+
 /// The hot keys, and the line of the chosen one.
 fn hot_lines(app: &App, place: usize, chosen: usize) -> (Vec<Line<'static>>, Option<usize>) {
     let Some(hot) = app.known.get(place).and_then(|known| known.hot.as_ref()) else { return (Vec::new(), None) };
     let mut lines = Vec::new();
     let mut chosen_line = None;
     let mut number = 0;
-    let kinds: [(&str, &[HotKey], fn(f64) -> String); 2] = [
+    let kinds: [Kind<'_>; 2] = [
         ("hottest keys by requests, a second", &hot.by_requests, units::count),
         ("by bytes, a second", &hot.by_bytes, units::bytes),
     ];

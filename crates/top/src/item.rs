@@ -8,17 +8,23 @@ use serde_json::Value;
 
 use crate::target::{HotKey, admin, plain};
 
+/// Names and values.
+type Lines = Vec<(String, String)>;
+
+/// Where the answer will be.
+type Place = Arc<Mutex<Option<Lines>>>;
+
 /// What was told of a key, once that is known. Asked on a thread, so that the screen goes on.
 #[derive(Clone, Debug)]
 pub(crate) struct Asked {
     pub(crate) key: HotKey,
-    told: Arc<Mutex<Option<Vec<(String, String)>>>>,
+    told: Place,
 }
 
 impl Asked {
     /// Asks the admin port at `address`.
     pub(crate) fn begin(key: HotKey, address: &Address, outward: &Outward) -> Self {
-        let told = Arc::<Mutex<Option<Vec<(String, String)>>>>::default();
+        let told = Place::default();
         let (client, query, place) = (admin(address, outward), key.query.clone(), Arc::clone(&told));
         let ask = move || {
             let lines = match client.get(&format!("/key?{query}")).send().and_then(|answer| answer.text()) {
@@ -34,12 +40,12 @@ impl Asked {
     }
 
     /// Names and values; `None`: there is no answer yet.
-    pub(crate) fn lines(&self) -> Option<Vec<(String, String)>> {
+    pub(crate) fn lines(&self) -> Option<Lines> {
         self.told.lock().clone()
     }
 }
 
-fn lines(text: &str) -> Vec<(String, String)> {
+fn lines(text: &str) -> Lines {
     let Ok(Value::Object(page)) = serde_json::from_str(text) else {
         return vec![("answer".into(), plain(text.trim()))];
     };

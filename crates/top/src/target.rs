@@ -183,8 +183,11 @@ fn nodes(page: &Value) -> Vec<ProxyNode> {
     all
 }
 
+/// A key of `stats`, a metric, and the values of its labels.
+type Statistic = (&'static str, &'static str, &'static [(&'static str, &'static str)]);
+
 /// What `stats` tells: its keys, the metric that counts the same, and the values of its labels.
-const STATISTICS: [(&str, &str, &[(&str, &str)]); 20] = [
+const STATISTICS: [Statistic; 20] = [
     ("cmd_get", "commands_total", &[("command", "get")]),
     ("cmd_set", "commands_total", &[("command", "set")]),
     ("cmd_touch", "commands_total", &[("command", "touch")]),
