@@ -240,7 +240,7 @@ fn numbers(figures: &Figures) -> Vec<Line<'static>> {
 }
 
 /// Hot keys of one kind: title, keys, how their rate is shown.
-type Kind<'a> = (&'a str, &'a [HotKey], fn(f64) -> String);
+type Kind<'a> = (&'static str, &'a [HotKey], fn(f64) -> String);
 
 /// The hot keys, and the line of the chosen one.
 fn hot_lines(app: &App, place: usize, chosen: usize) -> (Vec<Line<'static>>, Option<usize>) {
