@@ -94,7 +94,7 @@ pub fn start(matches: &ArgMatches, settings: Settings) -> anyhow::Result<()> {
     let store = Arc::clone(&served.store);
     process.at_end("store", STORE_WITHIN, move || close(&store));
     let certificates = tls::certificates(&settings, tls.as_ref());
-    let (common, certificates_of_node) = (served.surroundings(&process), certificates.clone());
+    let (common, certificates_of_node) = (served.surroundings(&process, &settings), certificates.clone());
     let surroundings = Surroundings { certificates: certificates_of_node, users, audit: audit.clone(), ..common };
     let node = Arc::new(Node::within(surroundings, sessions, clock, authenticator));
     let (mut of_process, of_apps) = served.subscribers(&settings, &node, &process.log().level);
@@ -193,7 +193,7 @@ impl Served {
     }
 
     /// What its node works with.
-    fn surroundings(&self, process: &Process) -> Surroundings {
+    fn surroundings(&self, process: &Process, settings: &Settings) -> Surroundings {
         let app_limits = self.apps.as_ref().and_then(|apps| AppAllowances::new(apps, &self.app_limits));
         Surroundings {
             phases: Arc::clone(process.phases()),
