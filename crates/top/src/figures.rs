@@ -1,10 +1,10 @@
 //! What two scrapes of a process tell together: rates, shares, percentiles, and what is held.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 
-use crate::scrape::{Scrape, label};
+use crate::scrape::{Labels, Scrape, label};
 
 /// What a process did between two moments, and has at the second. `None`: it does not tell.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -162,12 +162,16 @@ struct Latencies(BTreeMap<String, Vec<(f64, f64)>>);
 impl Latencies {
     fn between(before: &Scrape, now: &Scrape) -> Self {
         const NAME: &str = "command_duration_seconds_bucket";
+        // Of all policies together.
+        let bound =
+            |(labels, _): &(Labels, f64)| Some((label(labels, "command")?.to_owned(), label(labels, "le")?.to_owned()));
+        let bounds: BTreeSet<(String, String)> = now.all(NAME).iter().filter_map(bound).collect();
         let mut all: BTreeMap<String, Vec<(f64, f64)>> = BTreeMap::new();
-        for (labels, count) in now.all(NAME) {
-            let (Some(command), Some(bound)) = (label(labels, "command"), label(labels, "le")) else { continue };
+        for (command, bound) in bounds {
             let Ok(seconds) = bound.replace("+Inf", "inf").parse() else { continue };
-            let earlier = before.sum(NAME, &[("command", command), ("le", bound)]).unwrap_or(0.0);
-            all.entry(command.to_owned()).or_default().push((seconds, (count - earlier).max(0.0)));
+            let of = [("command", command.as_str()), ("le", bound.as_str())];
+            let grown = now.sum(NAME, &of).unwrap_or(0.0) - before.sum(NAME, &of).unwrap_or(0.0);
+            all.entry(command).or_default().push((seconds, grown.max(0.0)));
         }
         all.values_mut().for_each(|bounds| bounds.sort_by(|one, other| one.0.total_cmp(&other.0)));
         Self(all)
