@@ -25,6 +25,7 @@
 //! | [`slots`] | who holds a slot |
 //! | [`properties`] | values of options and of users' own names, their versions and rollouts |
 //! | [`topology`], `topologies` | the document and its changes; committing them |
+//! | [`jobs`] | long work in tasks, which workers take on |
 //! | [`commits`] | plans, their commits, and what becomes of unknown outcomes |
 //! | [`audit`] | who did what |
 //! | [`backup`] | all of it, in a file |
@@ -49,6 +50,7 @@ mod feed;
 mod handing;
 pub mod history;
 pub mod instances;
+pub mod jobs;
 pub mod journal;
 mod keeper;
 mod keys;

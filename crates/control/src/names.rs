@@ -64,6 +64,11 @@ pub(crate) fn epoch(environment: &str, app: &str, epoch: u64) -> String {
     format!("env/{environment}/epochs/{app}/{epoch:010}")
 }
 
+/// A job.
+pub(crate) fn job(environment: &str, id: &str) -> String {
+    format!("env/{environment}/jobs/{id}")
+}
+
 /// The number of a region.
 pub(crate) fn region(name: &str) -> String {
     format!("fleet/regions/{name}")
@@ -101,6 +106,8 @@ pub(crate) enum Key<'a> {
     Property { environment: &'a str, scope: &'a str, name: &'a str },
     /// Of the properties of an environment, but for values: what it is.
     Properties { environment: &'a str, what: &'a str },
+    /// A job.
+    Job { environment: &'a str, id: &'a str },
     /// The number of a region.
     Region(&'a str),
     /// Who keeps the leases.
@@ -143,6 +150,7 @@ impl<'a> Key<'a> {
             "away" => Kind::Away,
             "topologies" => return Some(Self::Of { environment, kind: Kind::Topology, app: rest, id: "" }),
             "property" => return Some(Self::Properties { environment, what: rest }),
+            "jobs" => return Some(Self::Job { environment, id: rest }),
             "properties" => {
                 let (scope, name) = rest.split_once('/')?;
                 return Some(Self::Property { environment, scope, name });
@@ -176,6 +184,7 @@ mod tests {
         assert_eq!(Key::read(&away("prod", "a", "i")), of(Kind::Away, "a", "i"));
         assert_eq!(Key::read(&topology("prod", "a")), of(Kind::Topology, "a", ""));
         assert_eq!(Key::read(&epoch("prod", "a", 3)), None);
+        assert_eq!(Key::read(&job("prod", "j")), Some(Key::Job { environment: "prod", id: "j" }));
         assert_eq!(Key::read(&region("eu")), Some(Key::Region("eu")));
         assert_eq!(Key::read(&member("m")), Some(Key::Member("m")));
         assert_eq!(Key::read(KEEPER), Some(Key::Keeper));

@@ -5,6 +5,7 @@ mod feed;
 mod fleet;
 mod instances;
 mod properties;
+mod jobs;
 mod query;
 mod rollouts;
 mod topologies;
@@ -34,6 +35,7 @@ pub fn routes(control: &Arc<Control>, access: Arc<dyn Access>, history: Option<A
         feed::routes(&desk),
         instances::routes(&desk),
         topologies::routes(&desk),
+        jobs::routes(&desk),
         fleet::routes(&desk),
         query::routes(&desk),
         properties::routes(&desk),
@@ -87,6 +89,7 @@ mod tests {
             ("{name}", "NAME"),
             ("{rollout}", "ROLLOUT"),
             ("{token}", "TOKEN"),
+            ("{task}", "TASK"),
         ]);
         let plain =
             |path: &str| path.split('/').map(|part| *words.get(part).unwrap_or(&part)).collect::<Vec<_>>().join("/");

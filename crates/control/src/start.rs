@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use crate::commits::commits;
 use crate::control::{Control, ControlConfig};
 use crate::shared::Shared;
-use crate::{audit, belonging, compared, keeper};
+use crate::{audit, belonging, compared, jobs, keeper};
 
 /// How long tasks may take to end.
 const ENDING: Duration = Duration::from_secs(5);
@@ -44,7 +44,7 @@ impl Control {
         let (commits, committer) = commits(Arc::clone(&ledger), Arc::clone(&shared), receiver.clone());
         let control = Arc::new(Self::new(ledger, shared, commits, receiver, config));
         let of = || Arc::clone(&control);
-        let (follows, keeps, prunes, compares, belongs) = (of(), of(), of(), of(), of());
+        let (follows, keeps, prunes, compares, belongs, jobs) = (of(), of(), of(), of(), of(), of());
         let tasks = vec![
             runtime::spawn("control-follow", move |run| async move { follows.follow(&run, &seen).await })?,
             runtime::spawn("control-commit", move |run| async move {
@@ -57,6 +57,7 @@ impl Control {
             runtime::spawn("control-member", move |run| async move { belonging::run(&belongs, &run).await })?,
             runtime::spawn("control-compare", move |run| async move { compared::run(&compares, &run).await })?,
             runtime::spawn("control-prune", move |run| async move { audit::run(&prunes, &run).await })?,
+            runtime::spawn("control-jobs", move |run| async move { jobs::prune::run(&jobs, &run).await })?,
         ];
         Ok((control, Running { tasks }))
     }

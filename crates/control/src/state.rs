@@ -11,6 +11,8 @@ use serde_json::{Value, json};
 
 use crate::decode::decode;
 use crate::error::Refusal;
+use crate::jobs::board::Jobs;
+use crate::jobs::document::Job;
 use crate::journal::{Journal, Kind};
 use crate::keys::Keys;
 use crate::leases::{Instance, Leases, Moment, Standing};
@@ -63,6 +65,8 @@ pub struct Environment {
     pub vitals: HashMap<Instance, Vitals>,
     /// Its properties.
     pub properties: Properties,
+    /// Its jobs.
+    pub jobs: Jobs,
 }
 
 /// One app.
@@ -174,12 +178,13 @@ impl State {
             let environment = self.make(&name);
             environment.leases = old.leases;
             environment.vitals = old.vitals;
+            environment.jobs.take_leases(old.jobs);
         }
         for entry in entries {
             self.put(entry, now);
         }
         for environment in self.environments.values_mut() {
-            let Environment { apps, leases, vitals, .. } = environment;
+            let Environment { apps, leases, vitals, jobs, .. } = environment;
             let is_there = |instance: &Instance| is_registered(apps, instance);
             leases.retain(is_there);
             let is_away = |instance: &Instance| {
@@ -188,6 +193,7 @@ impl State {
             };
             leases.set_all_away(is_away);
             vitals.retain(|instance, _| is_there(instance));
+            jobs.tidy();
         }
         (self.is_in_step, self.told) = (true, now);
     }
@@ -267,6 +273,7 @@ impl State {
             leases: Leases::default(),
             vitals: HashMap::new(),
             properties: Properties::default(),
+            jobs: Jobs::default(),
         })
     }
 
@@ -288,6 +295,10 @@ impl State {
                 if let Some(id) = decode::<Region>(entry) {
                     self.regions.insert(name.to_owned(), id.id);
                 }
+            }
+            Some(Key::Job { environment, id }) => {
+                let Some(job) = decode::<Job>(entry) else { return };
+                self.make(environment).jobs.put(id, revision, job, now);
             }
             Some(Key::Property { environment, scope, name }) => {
                 let Some(value) = decode::<Value>(entry) else { return };
@@ -343,6 +354,7 @@ impl State {
             Some(Key::Keeper) => self.keeper = None,
             Some(Key::Member(name)) => drop(self.members.remove(name)),
             Some(Key::Region(name)) => drop(self.regions.remove(name)),
+            Some(Key::Job { environment, id }) => self.make(environment).jobs.remove(id),
             Some(Key::Property { environment, scope, name }) => {
                 let app: Option<Arc<str>> = names::app_of_scope(scope).map(Into::into);
                 let key = format!("{scope}/{name}");

@@ -14,6 +14,7 @@
 //! | [`identity`] | who a process is, over its restarts |
 //! | [`properties`] | values of options, by scope |
 //! | [`instance`] | what a process registers, and how it renews that |
+//! | [`worker`] | tasks of jobs: claimed, renewed, ended |
 //! | [`metrics`](metrics()) | what the threads count |
 
 pub mod control;
@@ -27,6 +28,7 @@ mod metrics;
 mod pause;
 pub mod properties;
 pub mod source;
+pub mod worker;
 
 pub use control::{Control, ControlError, ControlUrl};
 pub use follower::{Follower, Query, View};

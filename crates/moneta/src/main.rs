@@ -72,6 +72,7 @@ fn cli() -> Command {
         .subcommand(outward::add_to(commands::topology::command()))
         .subcommand(outward::add_to(commands::property::command()))
         .subcommand(outward::add_to(commands::set_option::command()))
+        .subcommand(outward::add_to(commands::job::command()))
         .subcommand(commands::user::command())
         .subcommand(commands::shell::completions_command())
         .subcommand(commands::shell::man_command())
@@ -113,6 +114,7 @@ fn main() -> ExitCode {
         "set-option",
         "top",
         "slowlog",
+        "job",
     ];
     if let Some((name, matches)) = matches.subcommand()
         && (is_outward.contains(&name) || commands::item::NAMES.contains(&name))
@@ -151,6 +153,7 @@ fn main() -> ExitCode {
         }
         Some(("verify", matches)) => return commands::verify::run(matches),
         Some(("repair", matches)) => return commands::repair::run(matches).unwrap_or_else(|error| failed(&error)),
+        Some(("job", matches)) => return commands::job::run(matches).unwrap_or_else(|error| failed(&error)),
         Some(("cluster", matches)) => return commands::cluster::run(matches).unwrap_or_else(|error| failed(&error)),
         _ => unreachable!("clap lets only known subcommands through"),
     };

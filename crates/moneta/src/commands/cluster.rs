@@ -11,6 +11,7 @@ mod private;
 mod process;
 mod regions;
 mod roll;
+mod roll_job;
 mod screen;
 mod traces;
 mod users;

@@ -10,6 +10,7 @@ pub mod dump;
 pub mod feed;
 pub mod flash;
 pub mod item;
+pub mod job;
 mod moving;
 pub mod populate;
 pub mod property;

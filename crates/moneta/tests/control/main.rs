@@ -15,6 +15,7 @@ mod members;
 mod properties;
 mod protected;
 mod rollouts;
+mod jobs;
 mod strangers;
 mod support;
 mod topologies;

@@ -51,6 +51,10 @@ fn a_user_does_what_its_roles_say_in_its_environment_and_sees_nothing_of_another
     let (none, nothing) = ("", Value::Null);
     let word = json!({ "status": "DOWN" });
     let value = json!({ "value": 500 });
+    let job = json!({ "kind": "k", "app": "other", "tasks": [{ "name": "t" }] });
+    let claim = json!({ "worker": "w", "kinds": ["k"] });
+    let said = json!({ "worker": "w", "term": 1 });
+    let cancel = json!({ "order": "cancel" });
     for (token, method, path, body, status) in [
         (none, "GET", "/healthz", &nothing, 200),
         (none, "GET", "/readyz", &nothing, 200),
@@ -63,6 +67,20 @@ fn a_user_does_what_its_roles_say_in_its_environment_and_sees_nothing_of_another
         (node, "PUT", "/v1/prod/instances/other/i", &record, 403),
         (node, "PUT", "/v1/test/instances/feed/i", &record, 403),
         (node, "PUT", "/v1/%2a/instances/feed/i", &record, 403),
+        (node, "PUT", "/v1/prod/jobs/j", &job, 403),
+        (reader, "PUT", "/v1/prod/jobs/j", &job, 403),
+        (test, "PUT", "/v1/prod/jobs/j", &job, 403),
+        (ops, "PUT", "/v1/prod/jobs/j", &job, 200),
+        (none, "POST", "/v1/prod/claims", &claim, 401),
+        (reader, "POST", "/v1/prod/claims", &claim, 403),
+        (test, "POST", "/v1/prod/claims", &claim, 403),
+        (root, "POST", "/v1/prod/claims", &claim, 200),
+        (node, "POST", "/v1/prod/jobs/j/tasks/t", &said, 403),
+        (root, "POST", "/v1/prod/jobs/j/tasks/t", &said, 200),
+        (reader, "POST", "/v1/prod/jobs/j", &cancel, 403),
+        (reader, "GET", "/v1/prod/jobs/j", &nothing, 200),
+        (node, "GET", "/v1/prod/jobs", &nothing, 403),
+        (ops, "POST", "/v1/prod/jobs/j", &cancel, 200),
         (node, "GET", "/v1/prod/instances", &nothing, 403),
         (node, "GET", "/v1/prod/feed", &nothing, 403),
         (node, "GET", "/v1/prod/feed?app=other", &nothing, 403),
@@ -129,7 +147,7 @@ fn a_user_does_what_its_roles_say_in_its_environment_and_sees_nothing_of_another
     assert_eq!(feed.round().0.len(), 3);
     let (_, acts) = control.ask_as(root, "GET", "/v1/prod/audit", &nothing);
     let who: Vec<&Value> = acts["acts"].as_array().unwrap().iter().map(|act| &act["who"]).collect();
-    assert_eq!(who, ["node", "node", "ops", "ops", "ops", "node"]);
+    assert_eq!(who, ["node", "node", "ops", "ops", "ops", "ops", "root", "ops", "node"]);
     control.end();
 }
 

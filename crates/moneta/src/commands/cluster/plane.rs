@@ -123,7 +123,8 @@ impl<'a> Plane<'a> {
         Ok(())
     }
 
-    fn control(&self) -> anyhow::Result<Control> {
+    /// Asks it.
+    pub fn control(&self) -> anyhow::Result<Control> {
         let url: ControlUrl = self.url().parse()?;
         Ok(Control::new(&[url], &outward::of_command(), "default"))
     }

@@ -1,4 +1,7 @@
 //! `moneta cluster roll`: restarts nodes one after the other, each only while all others are ready.
+//!
+//! Who rolls may be told to stop between two looks at a node, and says how far it is: what goes on later does not restart a node again
+//! that has been restarted.
 
 use std::io::{Write, stdout};
 use std::path::{Path, PathBuf};
@@ -9,9 +12,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use clap::Args;
 use moneta_cluster::Topology;
+use serde::{Deserialize, Serialize};
 
 use super::plan::Plan;
-use super::{admin, process};
+use super::plane::Plane;
+use super::{admin, process, roll_job};
 
 /// How often a node is asked whether it is ready.
 const POLL: Duration = Duration::from_millis(50);
@@ -37,16 +42,63 @@ pub struct RollArgs {
     /// Go on though a node does not hold again what it held: what is in RAM alone is lost with each node
     #[arg(long)]
     lossy: bool,
+    /// Give up a job that an earlier command has begun, and begin with the first node again
+    #[arg(long, conflicts_with = "topology")]
+    pub anew: bool,
 }
 
 /// A node holds again what it held if it has so many of a hundred items: some may have expired meanwhile.
 const SHARE: u64 = 90;
 
 /// A node to be restarted.
-struct Member<'a> {
-    name: String,
+pub struct Member<'a> {
+    /// Its name.
+    pub name: String,
     admin: String,
     restart: Box<dyn Fn() -> anyhow::Result<()> + 'a>,
+}
+
+/// A node before its restart.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Before {
+    /// When its process began, in seconds of Unix time.
+    started: f64,
+    /// The items that it held.
+    held: u64,
+}
+
+/// Who has nodes restarted.
+pub trait Owner {
+    /// What was kept of this node before, if its restart was begun already.
+    fn known(&self) -> Option<Before>;
+    /// The node is about to be restarted; false: it is not to be.
+    ///
+    /// # Errors
+    /// If that cannot be kept.
+    fn restarts(&self, before: Before) -> anyhow::Result<bool>;
+    /// What is waited for.
+    fn waits(&self, what: &str);
+    /// Whether it is to stop.
+    fn is_stopped(&self) -> bool;
+}
+
+/// A command by itself: it goes on to its end, and keeps nothing.
+struct Alone;
+
+impl Owner for Alone {
+    fn known(&self) -> Option<Before> {
+        None
+    }
+
+    fn restarts(&self, _: Before) -> anyhow::Result<bool> {
+        Ok(true)
+    }
+
+    fn waits(&self, _: &str) {}
+
+    fn is_stopped(&self) -> bool {
+        false
+    }
 }
 
 /// Restarts the nodes of a cluster for trying, by the folder that it is in.
@@ -65,7 +117,11 @@ pub fn of_folder(args: &RollArgs, dir: &Path, plan: &Plan) -> anyhow::Result<()>
         }),
     });
     let proxies = plan.processes.iter().filter(|process| process.proxy).map(|process| process.admin_address());
-    roll(&nodes.collect::<Vec<_>>(), &proxies.collect::<Vec<_>>(), args)
+    let (nodes, proxies) = (nodes.collect::<Vec<_>>(), proxies.collect::<Vec<_>>());
+    match Plane::of(dir, plan).filter(|plane| plane.pid().is_some()) {
+        Some(plane) => roll_job::roll(plane.control()?, &nodes, &proxies, args),
+        None => roll(&nodes, &proxies, args),
+    }
 }
 
 /// Restarts the nodes of a topology by a command. `None`: no topology was given.
@@ -107,50 +163,90 @@ fn restart_all(args: &RollArgs, path: &Path, run: &str) -> anyhow::Result<()> {
 }
 
 fn roll(members: &[Member<'_>], proxies: &[String], args: &RollArgs) -> anyhow::Result<()> {
-    let patience = Duration::from_secs(args.patience);
-    let mut out = stdout().lock();
     for member in members {
-        let Member { name, admin, restart } = member;
-        for other in members {
-            wait(patience, || ready(&other.admin))
-                .with_context(|| format!("{name} is not restarted: {} is not ready", other.name))?;
-        }
-        for proxy in proxies {
-            wait(patience, || serves_all(proxy))
-                .with_context(|| format!("{name} is not restarted: the proxy at {proxy} does not have all nodes"))?;
-        }
-        let before = admin::started(admin).with_context(|| format!("{name} does not say since when it runs"))?;
-        let held = admin::numbers(admin).with_context(|| format!("{name} does not say what it holds"))?.items;
-        let from = Instant::now();
-        restart()?;
-        wait(patience, || {
-            let after = admin::started(admin).map_err(|error| error.to_string())?;
-            if after == before { Err("it is still the process of before".to_owned()) } else { ready(admin) }
-        })
-        .with_context(|| format!("{name} does not come back; the others are as they were"))?;
-        writeln!(out, "{name}: ready again after {:.1} s", from.elapsed().as_secs_f64())?;
-        if !args.lossy {
-            // Else the next one takes what only it holds by now.
-            wait(patience, || holds_again(admin, held)).with_context(|| {
-                format!(
-                    "{name} does not hold again what it held; no other node is restarted. Nodes that keep items in RAM alone lose them with a \
-                     restart, and are filled by reads: wait until they are, or give --lossy"
-                )
-            })?;
-        }
+        restart(member, members, proxies, args, &Alone)?;
     }
-    writeln!(out, "{} nodes restarted", members.len())?;
+    writeln!(stdout().lock(), "{} nodes restarted", members.len())?;
     Ok(())
 }
 
-/// Waits until `holds`; its last words are in the error.
-fn wait(patience: Duration, holds: impl Fn() -> Result<(), String>) -> anyhow::Result<()> {
+/// Restarts a node and waits until it is as it was; false: its owner has told to stop, before or after the restart.
+///
+/// # Errors
+/// If a node is not ready before, the restart fails, or the node does not come back.
+pub fn restart(
+    member: &Member<'_>,
+    members: &[Member<'_>],
+    proxies: &[String],
+    args: &RollArgs,
+    owner: &dyn Owner,
+) -> anyhow::Result<bool> {
+    let patience = Duration::from_secs(args.patience);
+    let Member { name, admin, restart } = member;
+    let known = owner.known();
+    for other in members.iter().filter(|other| known.is_none() || other.name != *name) {
+        let is_there = wait(owner, patience, || ready(&other.admin))
+            .with_context(|| format!("{name} is not restarted: {} is not ready", other.name))?;
+        if !is_there {
+            return Ok(false);
+        }
+    }
+    // One that is being restarted is missing there.
+    for proxy in proxies.iter().filter(|_| known.is_none()) {
+        let is_there = wait(owner, patience, || serves_all(proxy))
+            .with_context(|| format!("{name} is not restarted: the proxy at {proxy} does not have all nodes"))?;
+        if !is_there {
+            return Ok(false);
+        }
+    }
+    let before = match known {
+        Some(before) => before,
+        None => Before {
+            started: admin::started(admin).with_context(|| format!("{name} does not say since when it runs"))?,
+            held: admin::numbers(admin).with_context(|| format!("{name} does not say what it holds"))?.items,
+        },
+    };
+    let from = Instant::now();
+    let is_restarted = known.is_some() && admin::started(admin).is_ok_and(|started| started != before.started);
+    if !is_restarted {
+        if !owner.restarts(before)? {
+            return Ok(false);
+        }
+        restart()?;
+    }
+    let is_back = wait(owner, patience, || {
+        let after = admin::started(admin).map_err(|error| error.to_string())?;
+        if after == before.started { Err("it is still the process of before".to_owned()) } else { ready(admin) }
+    })
+    .with_context(|| format!("{name} does not come back; the others are as they were"))?;
+    if !is_back {
+        return Ok(false);
+    }
+    writeln!(stdout().lock(), "{name}: ready again after {:.1} s", from.elapsed().as_secs_f64())?;
+    if args.lossy {
+        return Ok(true);
+    }
+    // Else the next one takes what only it holds by now.
+    wait(owner, patience, || holds_again(admin, before.held)).with_context(|| {
+        format!(
+            "{name} does not hold again what it held; no other node is restarted. Nodes that keep items in RAM alone lose them with a \
+             restart, and are filled by reads: wait until they are, or give --lossy"
+        )
+    })
+}
+
+/// Waits until `holds`; its last words are in the error. False: its owner has told to stop.
+fn wait(owner: &dyn Owner, patience: Duration, holds: impl Fn() -> Result<(), String>) -> anyhow::Result<bool> {
     let from = Instant::now();
     loop {
         match holds() {
-            Ok(()) => return Ok(()),
+            Ok(()) => return Ok(true),
+            Err(_) if owner.is_stopped() => return Ok(false),
             Err(why) if from.elapsed() > patience => bail!("after {} s: {why}", patience.as_secs()),
-            Err(_) => sleep(POLL),
+            Err(why) => {
+                owner.waits(&why);
+                sleep(POLL);
+            }
         }
     }
 }

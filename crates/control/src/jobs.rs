@@ -1,0 +1,19 @@
+//! Jobs: long work that outlives whoever began it, in tasks that workers take on.
+//!
+//! A job is a document with tasks, one value of the ledger. A worker claims a task under a term, which grows by one with each claim;
+//! it renews the claim with its progress, in RAM alone, and commits checkpoints, which take effect only under the term in force. A
+//! task whose worker falls silent is given to the next one that asks. docs/jobs.md has the protocol.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`document`] | the document: states of a job and of a task, bounds |
+//! | [`board`] | the jobs of an environment as they are now, with the leases of their tasks |
+//! | [`steer`] | beginning jobs, and telling them to pause, go on or end |
+//! | [`work`] | what workers ask: claims, renewals, checkpoints |
+//! | `prune` | the end of what ended long ago |
+
+pub mod board;
+pub mod document;
+pub(crate) mod prune;
+pub mod steer;
+pub mod work;
