@@ -44,7 +44,7 @@ SCRIPTS := .ci/run $(wildcard scripts/*.sh) fuzz/run.sh deploy/split/run.sh depl
 # $(call needs,FOR): `make setup`, where something is missing.
 needs = @scripts/setup.sh --check $(1) || $(MAKE) --no-print-directory setup FOR="$(1)"
 
-.PHONY: help setup run cluster install release-build deb image release test-packages test-monitoring test-helm build test test-engines test-zones test-regions measure-regions test-control hostile test-mixed test-stores bulk-days test-python test-clients test-console console-pages test-go test-java lint fuzz crash miri bench microbench
+.PHONY: help setup run cluster install release-build deb image release test-packages test-monitoring test-helm build test test-engines test-zones test-regions measure-regions test-control test-warm hostile test-mixed test-stores bulk-days test-python test-clients test-console console-pages test-go test-java lint fuzz crash miri bench microbench
 
 help:
 	@echo 'make setup         install what tests and lint need; FOR=clients for Go and Java. The others call it where something is missing'
@@ -57,6 +57,7 @@ help:
 	@echo 'make test-zones    a cluster in network namespaces whose nodes and zones fail; a minute'
 	@echo 'make test-control  a control plane on etcd whose leaders and members are killed and stopped; minutes'
 	@echo 'make test-regions  two regions whose relays, copies and links fail; some minutes'
+	@echo 'make test-warm     replicas filled by jobs whose workers, sources and control plane are killed; some minutes'
 	@echo 'make hostile       attackers beside good clients of a cluster in network namespaces; a minute'
 	@echo 'make test-mixed    a cluster of this build and of an older one (OLD), which it builds'
 	@echo 'make test-stores   dumps in object stores: moto and versitygw, also over a bad line; two minutes'
@@ -157,6 +158,9 @@ test-zones: build
 test-control: build
 	$(call needs,test)
 	$(CARGO) test $(TESTED) --test control -- --ignored --nocapture --test-threads 1
+
+test-warm: build
+	$(CARGO) test $(TESTED) --test warm -- --ignored
 
 # Attackers beside good clients of the same proxies; HOSTILE_SECONDS for each attack.
 hostile: build

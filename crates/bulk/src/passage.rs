@@ -86,7 +86,7 @@ impl Passage<'_> {
             large_bytes: usize::MAX,
         };
         let mut pump = Pump::new(source, sink, settings, Rate::default(), place, 0);
-        let mut owner = RunOwner { passage: &self, gap: None, failed: 0, told: Instant::now() };
+        let mut owner = RunOwner { passage: &self, follows, gap: None, failed: 0, told: Instant::now() };
         let ended = pump.run(&mut owner);
         let gap = owner.gap;
         self.watch.progress(self.counters.counts());
@@ -114,6 +114,7 @@ impl Passage<'_> {
 
 struct RunOwner<'a, 'p> {
     passage: &'a Passage<'p>,
+    follows: bool,
     gap: Option<Gap>,
     /// Failures in a row.
     failed: u32,
@@ -142,7 +143,11 @@ impl<K: Checkpoint> Owner<K> for RunOwner<'_, '_> {
             self.told = Instant::now();
             self.passage.watch.progress(self.passage.counters.counts());
         }
-        sink.reached(mark).map_err(PumpError::Owner)
+        sink.reached(mark).map_err(PumpError::Owner)?;
+        if self.follows {
+            self.passage.watch.reached(mark.watermark);
+        }
+        Ok(())
     }
 
     /// Sources pass over what is too large.

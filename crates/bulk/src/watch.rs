@@ -16,6 +16,10 @@ pub trait Watch: Sync {
     /// How far it is. Called some times a second.
     fn progress(&self, counts: Counts);
 
+    /// All changes of its source until then are done, of a job that follows them: Unix milliseconds by the source's clock. Of several
+    /// sources each tells this for itself.
+    fn reached(&self, _watermark: u64) {}
+
     /// Whether it is to end.
     fn should_stop(&self) -> bool;
 }

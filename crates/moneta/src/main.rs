@@ -73,6 +73,9 @@ fn cli() -> Command {
         .subcommand(outward::add_to(commands::property::command()))
         .subcommand(outward::add_to(commands::set_option::command()))
         .subcommand(outward::add_to(commands::job::command()))
+        .subcommand(outward::add_to(commands::app::command()))
+        .subcommand(outward::add_to(commands::warm::command()))
+        .subcommand(outward::add_to(commands::warm::worker::command()))
         .subcommand(commands::user::command())
         .subcommand(commands::shell::completions_command())
         .subcommand(commands::shell::man_command())
@@ -115,6 +118,9 @@ fn main() -> ExitCode {
         "top",
         "slowlog",
         "job",
+        "app",
+        "warm",
+        "worker",
     ];
     if let Some((name, matches)) = matches.subcommand()
         && (is_outward.contains(&name) || commands::item::NAMES.contains(&name))
@@ -154,6 +160,9 @@ fn main() -> ExitCode {
         Some(("verify", matches)) => return commands::verify::run(matches),
         Some(("repair", matches)) => return commands::repair::run(matches).unwrap_or_else(|error| failed(&error)),
         Some(("job", matches)) => return commands::job::run(matches).unwrap_or_else(|error| failed(&error)),
+        Some(("app", matches)) => return commands::app::run(matches).unwrap_or_else(|error| failed(&error)),
+        Some(("warm", matches)) => return commands::warm::run(matches).unwrap_or_else(|error| failed(&error)),
+        Some(("worker", matches)) => commands::warm::worker::run(matches),
         Some(("cluster", matches)) => return commands::cluster::run(matches).unwrap_or_else(|error| failed(&error)),
         _ => unreachable!("clap lets only known subcommands through"),
     };

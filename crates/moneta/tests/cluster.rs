@@ -496,3 +496,40 @@ fn a_process_that_does_not_start_says_why() {
     assert!(said.contains("a0 does not start: ") && said.contains("too small"), "{said}");
     assert!(folder.pids().iter().all(Option::is_none));
 }
+
+#[test]
+fn a_roll_is_a_job_that_goes_on_where_its_command_was_killed() {
+    let folder = Folder(tempfile::tempdir().unwrap());
+    let screen = printed(&mut folder.cluster("up", &["--port", "0", "--memory", "16m", "--flash", "129m"]));
+    let control = screen.lines().find(|line| line.trim_start().starts_with("control ")).unwrap();
+    let control = control.split_whitespace().nth(1).unwrap().to_owned();
+    let job = |arguments: &[&str]| printed(&mut moneta(&[&["job"], arguments, &["--control", &control]].concat()));
+    let mut first = common::Process::start(&mut folder.cluster("roll", &[]));
+    first.until("the first node is back", || first.stdout().contains("a0: ready again"));
+    let id = first.stdout().split([' ', ':']).nth(1).unwrap().to_owned();
+    assert!(job(&["pause", &id]).contains("is paused"));
+    first.until("it waits", || first.stdout().contains("paused; it goes on"));
+    let shown = job(&["show", &id]);
+    assert!(shown.contains("paused") && shown.contains("  a0                   done"), "{shown}");
+    first.kill();
+    let restarted = folder.pid("a0");
+    let second = common::Process::start(&mut folder.cluster("roll", &[]));
+    second.until("it waits, too", || second.stdout().contains("paused; it goes on"));
+    assert!(job(&["resume", &id]).contains("is running"));
+    second.until("all nodes are restarted", || second.stdout().contains("6 nodes restarted"));
+    assert_eq!(folder.pid("a0"), restarted, "what was restarted is not restarted again");
+    let said = first.stdout() + &second.stdout();
+    for name in &NAMES[..6] {
+        assert_eq!(said.matches(&format!("{name}: ready again")).count(), 1, "{said}");
+    }
+    assert!(job(&["list"]).contains("done"));
+    // A job that is cancelled ends its command; the next one is another job.
+    let mut third = common::Process::start(&mut folder.cluster("roll", &[]));
+    third.until("it has begun", || third.stdout().contains("job roll-"));
+    let next = third.stdout().split([' ', ':']).nth(1).unwrap().to_owned();
+    assert_ne!(next, id);
+    assert!(job(&["cancel", &next]).contains("is cancelled"));
+    assert!(!third.wait().success());
+    assert!(third.stderr().contains("was cancelled"), "{}", third.stderr());
+    printed(&mut folder.cluster("down", &[]));
+}

@@ -84,6 +84,16 @@ pub enum Change {
         /// Whether it takes writes alone.
         on: bool,
     },
+    /// Other slots of a replica. Those that stay keep who holds them; the keys of the others move.
+    Slots {
+        /// The replica.
+        replica: String,
+        /// All its slots.
+        slots: Vec<NewSlot>,
+        /// Whether it answers no reads until told otherwise; so it is, unless this says otherwise.
+        #[serde(default = "yes")]
+        write_only: bool,
+    },
     /// Another share of the keys for a slot.
     Weight {
         /// The replica.
@@ -144,6 +154,7 @@ impl Change {
             Self::Replace { .. } => "replace",
             Self::Drain { .. } => "drain",
             Self::WriteOnly { .. } => "write_only",
+            Self::Slots { .. } => "slots",
             Self::Weight { .. } => "weight",
             Self::Rollback { .. } => "rollback",
         }
@@ -189,6 +200,22 @@ impl Change {
             }
             Self::Drain { zone, replica, slot, on } => drain(&mut after, zone, replica, slot, *on)?,
             Self::WriteOnly { replica, on } => after.replica_mut(replica)?.write_only = *on,
+            Self::Slots { replica, slots, write_only } => {
+                let replica = after.replica_mut(replica)?;
+                let wanted = NewReplica {
+                    name: replica.name.clone(),
+                    zone: replica.zone.clone(),
+                    write_only: *write_only,
+                    slots: slots.clone(),
+                };
+                let mut new = wanted.made();
+                for slot in &mut new.slots {
+                    if let Some(before) = replica.slots.iter().find(|before| before.slot == slot.slot) {
+                        *slot = Slot { weight: slot.weight, ..before.clone() };
+                    }
+                }
+                *replica = new;
+            }
             Self::Weight { replica, slot, weight } => after.slot_mut(replica, slot)?.weight = *weight,
             Self::Rollback { epoch } => {
                 let missing = || Refusal::missing(format!("the epoch {epoch} is not kept"));

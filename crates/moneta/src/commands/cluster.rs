@@ -206,7 +206,7 @@ fn roll(args: &RollArgs) -> anyhow::Result<()> {
     }
     let (dir, plan) = planned(&args.dir)?;
     let _lock = lock(&dir)?;
-    roll::of_folder(args, &dir, &plan)
+    roll_job::of_folder(args, &dir, &plan)
 }
 
 fn down(folder: &Folder) -> anyhow::Result<()> {

@@ -1,5 +1,6 @@
 //! The subcommands, a thin file each.
 
+pub mod app;
 mod archives;
 pub mod bench;
 pub mod cluster;
@@ -29,4 +30,5 @@ pub mod top;
 pub mod topology;
 pub mod user;
 pub mod verify;
+pub mod warm;
 pub mod watch;

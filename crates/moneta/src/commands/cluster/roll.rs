@@ -14,9 +14,7 @@ use clap::Args;
 use moneta_cluster::Topology;
 use serde::{Deserialize, Serialize};
 
-use super::plan::Plan;
-use super::plane::Plane;
-use super::{admin, process, roll_job};
+use super::admin;
 
 /// How often a node is asked whether it is ready.
 const POLL: Duration = Duration::from_millis(50);
@@ -54,8 +52,10 @@ const SHARE: u64 = 90;
 pub struct Member<'a> {
     /// Its name.
     pub name: String,
-    admin: String,
-    restart: Box<dyn Fn() -> anyhow::Result<()> + 'a>,
+    /// Where its admin side is.
+    pub admin: String,
+    /// Restarts it, and returns once that was begun.
+    pub restart: Box<dyn Fn() -> anyhow::Result<()> + 'a>,
 }
 
 /// A node before its restart.
@@ -101,29 +101,6 @@ impl Owner for Alone {
     }
 }
 
-/// Restarts the nodes of a cluster for trying, by the folder that it is in.
-///
-/// # Errors
-/// If a process is not ready before another one is restarted, does not end, or does not come back.
-pub fn of_folder(args: &RollArgs, dir: &Path, plan: &Plan) -> anyhow::Result<()> {
-    let nodes = plan.processes.iter().filter(|process| !process.proxy).map(|process| Member {
-        name: process.name.clone(),
-        admin: process.admin_address(),
-        restart: Box::new(move || {
-            if let Some(running) = process::pid(dir, process) {
-                process::stop(dir, process, running)?;
-            }
-            process::start(dir, plan, process)
-        }),
-    });
-    let proxies = plan.processes.iter().filter(|process| process.proxy).map(|process| process.admin_address());
-    let (nodes, proxies) = (nodes.collect::<Vec<_>>(), proxies.collect::<Vec<_>>());
-    match Plane::of(dir, plan).filter(|plane| plane.pid().is_some()) {
-        Some(plane) => roll_job::roll(plane.control()?, &nodes, &proxies, args),
-        None => roll(&nodes, &proxies, args),
-    }
-}
-
 /// Restarts the nodes of a topology by a command. `None`: no topology was given.
 ///
 /// # Errors
@@ -162,7 +139,11 @@ fn restart_all(args: &RollArgs, path: &Path, run: &str) -> anyhow::Result<()> {
     roll(&members, &args.proxies, args)
 }
 
-fn roll(members: &[Member<'_>], proxies: &[String], args: &RollArgs) -> anyhow::Result<()> {
+/// Restarts nodes, one after the other.
+///
+/// # Errors
+/// As [`restart`].
+pub fn roll(members: &[Member<'_>], proxies: &[String], args: &RollArgs) -> anyhow::Result<()> {
     for member in members {
         restart(member, members, proxies, args, &Alone)?;
     }

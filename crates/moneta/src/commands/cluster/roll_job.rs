@@ -5,6 +5,7 @@
 
 use std::cell::Cell;
 use std::io::{Write, stdout};
+use std::path::Path;
 use std::sync::Arc;
 use std::thread::sleep;
 use std::time::Duration;
@@ -14,8 +15,10 @@ use moneta_link::worker::{End, Held, Word, Worker};
 use moneta_link::{Control, ControlError};
 use serde_json::json;
 
-use super::plane::APP;
-use super::roll::{Before, Member, Owner, RollArgs, restart};
+use super::plan::Plan;
+use super::plane::{APP, Plane};
+use super::process;
+use super::roll::{Before, Member, Owner, RollArgs, restart, roll};
 use crate::commands::job;
 
 const KIND: &str = "roll";
@@ -24,11 +27,34 @@ const LEASE_S: u64 = 10;
 /// How often it is looked whether a job goes on.
 const LOOK: Duration = Duration::from_millis(500);
 
+/// Restarts the nodes of a cluster for trying, by the folder that it is in.
+///
+/// # Errors
+/// If a process is not ready before another one is restarted, does not end, or does not come back.
+pub fn of_folder(args: &RollArgs, dir: &Path, plan: &Plan) -> anyhow::Result<()> {
+    let nodes = plan.processes.iter().filter(|process| !process.proxy).map(|process| Member {
+        name: process.name.clone(),
+        admin: process.admin_address(),
+        restart: Box::new(move || {
+            if let Some(running) = process::pid(dir, process) {
+                process::stop(dir, process, running)?;
+            }
+            process::start(dir, plan, process)
+        }),
+    });
+    let proxies = plan.processes.iter().filter(|process| process.proxy).map(|process| process.admin_address());
+    let (nodes, proxies) = (nodes.collect::<Vec<_>>(), proxies.collect::<Vec<_>>());
+    match Plane::of(dir, plan).filter(|plane| plane.pid().is_some()) {
+        Some(plane) => as_job(plane.control()?, &nodes, &proxies, args),
+        None => roll(&nodes, &proxies, args),
+    }
+}
+
 /// Restarts all nodes: as a job that is open, or a new one.
 ///
 /// # Errors
 /// If a node does not come back, or the job is cancelled. The job stays, and the next command goes on with it.
-pub fn roll(control: Control, members: &[Member<'_>], proxies: &[String], args: &RollArgs) -> anyhow::Result<()> {
+fn as_job(control: Control, members: &[Member<'_>], proxies: &[String], args: &RollArgs) -> anyhow::Result<()> {
     let control = Arc::new(control);
     let id = begin(&control, members, args)?;
     let worker =

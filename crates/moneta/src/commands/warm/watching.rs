@@ -1,0 +1,116 @@
+//! A task that moves items, as the bulk crate sees its user: it shows how far it is, and ends once all is there.
+//!
+//! All is there when what the source held was moved, and its changes until some time later: what was deleted or overwritten while it
+//! was moved is then known to the target.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use moneta_bulk::{Counts, Watch};
+use moneta_link::worker::{End, Held, Word};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+
+/// How much later than the end of the base changes are followed to, in milliseconds: clocks may differ, and writes be on their way.
+const MARGIN: u64 = 5_000;
+
+/// Watches a task.
+pub struct Watching<'a> {
+    held: &'a Held,
+    stop: &'a Arc<AtomicBool>,
+    shown: Mutex<Shown>,
+    /// When changes began to be followed alone, in milliseconds of Unix time; 0: not yet.
+    followed: AtomicU64,
+    is_settled: AtomicBool,
+    /// Whether it ends by itself once all is there, and not at the word of the control plane.
+    settles: bool,
+}
+
+struct Shown {
+    phase: String,
+    expected: Option<u64>,
+    counts: Counts,
+    from: Instant,
+}
+
+impl<'a> Watching<'a> {
+    /// Of a task that ends once all is there.
+    pub fn new(held: &'a Held, stop: &'a Arc<AtomicBool>) -> Self {
+        let shown = Shown { phase: String::new(), expected: None, counts: Counts::default(), from: Instant::now() };
+        Self {
+            held,
+            stop,
+            shown: Mutex::new(shown),
+            followed: AtomicU64::new(0),
+            is_settled: AtomicBool::new(false),
+            settles: true,
+        }
+    }
+
+    /// Of one that goes on until it is told to finish.
+    pub fn until_told(held: &'a Held, stop: &'a Arc<AtomicBool>) -> Self {
+        Self { settles: false, ..Self::new(held, stop) }
+    }
+
+    /// How the task ends that has moved so much.
+    pub fn end(&self, is_whole: bool) -> End {
+        let is_done = if self.settles { self.is_settled() } else { self.held.word() == Word::Finish };
+        if is_whole && is_done { End::Done } else { End::Released }
+    }
+
+    /// Whether all is there.
+    pub fn is_settled(&self) -> bool {
+        self.is_settled.load(Ordering::Relaxed)
+    }
+
+    fn tell(&self, shown: &Shown) {
+        self.held.progress(progress(&shown.phase, shown.expected, &shown.counts, shown.from.elapsed()));
+    }
+}
+
+fn progress(phase: &str, expected: Option<u64>, counts: &Counts, passed: Duration) -> Value {
+    let Counts { items, bytes, deletes, .. } = *counts;
+    let mut text = format!("{phase}: {items}");
+    if let Some(expected) = expected {
+        text += &format!(" of about {expected}");
+    }
+    text += &format!(" items, {} MB, {:.0}/s", bytes / 1_000_000, items as f64 / passed.as_secs_f64().max(0.001));
+    json!({ "text": text, "phase": phase, "items": items, "expected": expected, "bytes": bytes, "deletes": deletes })
+}
+
+fn unix_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+impl Watch for Watching<'_> {
+    fn note(&self, text: &str) {
+        eprintln!("moneta worker: {}: {}: {text}", self.held.given.job, self.held.given.task);
+    }
+
+    fn phase(&self, what: &str, expected: Option<u64>) {
+        let mut shown = self.shown.lock();
+        *shown = Shown { phase: what.to_owned(), expected, counts: Counts::default(), from: Instant::now() };
+        self.tell(&shown);
+    }
+
+    fn progress(&self, counts: Counts) {
+        let mut shown = self.shown.lock();
+        shown.counts = counts;
+        self.tell(&shown);
+    }
+
+    fn reached(&self, watermark: u64) {
+        let now = unix_ms();
+        let since =
+            self.followed.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed).unwrap_or_else(|since| since);
+        if since > 0 && watermark >= since.saturating_add(MARGIN) {
+            self.is_settled.store(true, Ordering::Relaxed);
+        }
+    }
+
+    fn should_stop(&self) -> bool {
+        (self.settles && self.is_settled()) || self.held.word() != Word::Go || self.stop.load(Ordering::Relaxed)
+    }
+}

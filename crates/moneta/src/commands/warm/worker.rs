@@ -1,0 +1,168 @@
+//! `moneta worker`: does tasks of jobs of the control plane, several at a time, until a signal.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use clap::{ArgMatches, Args, Command, FromArgMatches};
+use moneta_link::worker::{End, Held, Word, Worker};
+use moneta_link::{Control, ControlError};
+use signal_hook::consts::TERM_SIGNALS;
+use signal_hook::flag;
+
+use super::{BY_FILES, DIRECT, Order, copies, direct, files};
+use crate::commands::job;
+
+/// How often it asks for a task while there is none.
+const ASK_EVERY: Duration = Duration::from_secs(1);
+/// How long it goes on to tell the end of a task after a signal, where the control plane does not answer: then it goes to another.
+const KILLED: i32 = 130;
+
+/// Which tasks it does.
+#[derive(Debug, Args)]
+struct WorkerArgs {
+    /// Only jobs of this app
+    #[arg(long, value_name = "APP")]
+    app: Option<String>,
+    /// A directory for the files of jobs; may be given again. Without it only jobs without files are done
+    #[arg(long = "volume", value_name = "DIR")]
+    volumes: Vec<PathBuf>,
+    /// Tasks at a time. A job by files needs two at least, over all workers
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=64))]
+    tasks: u16,
+    /// Its name, which no other worker has that runs: under it a restarted one has its tasks again at once [default: a random one]
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+}
+
+/// The subcommand.
+pub fn command() -> Command {
+    WorkerArgs::augment_args(Command::new("worker"))
+        .about("Do the tasks of jobs of a control plane, such as those of `moneta warm`, until a signal")
+        .after_help("At a signal it gives its tasks back, and others go on. It needs the role `register` for the apps. See docs/warming.md.")
+}
+
+/// What its threads share.
+struct Working<'a> {
+    control: Arc<Control>,
+    args: &'a WorkerArgs,
+    stop: Arc<AtomicBool>,
+}
+
+/// Works until a signal.
+///
+/// # Errors
+/// If there is no control plane, or it refuses.
+pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
+    let args = WorkerArgs::from_arg_matches(matches)?;
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in TERM_SIGNALS {
+        flag::register_conditional_shutdown(*signal, KILLED, Arc::clone(&stop))?;
+        flag::register(*signal, Arc::clone(&stop))?;
+    }
+    for volume in &args.volumes {
+        if !volume.is_absolute() {
+            bail!("--volume {}: a directory from / on, as --via of `moneta warm` has it", volume.display());
+        }
+    }
+    let name = args.name.clone().map_or_else(|| job::new_id("worker"), Ok)?;
+    let working = Working { control: Arc::new(job::of_command()?), args: &args, stop };
+    eprintln!("moneta worker: {name} asks {} for tasks", working.control.name());
+    thread::scope(|scope| {
+        let threads: Vec<_> = (0..args.tasks)
+            .map(|number| {
+                let (working, name) = (&working, format!("{name}.{number}"));
+                scope.spawn(move || working.run(name))
+            })
+            .collect();
+        let ended = threads.into_iter().map(|thread| thread.join());
+        ended
+            .fold(Ok(()), |all, ended| all.and(ended.unwrap_or_else(|_| Err(anyhow::anyhow!("a thread has panicked")))))
+    })
+}
+
+impl Working<'_> {
+    fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    fn run(&self, name: String) -> anyhow::Result<()> {
+        let mut kinds = vec![DIRECT.to_owned()];
+        if !self.args.volumes.is_empty() {
+            kinds.push(BY_FILES.to_owned());
+        }
+        let worker = Worker { control: Arc::clone(&self.control), name, kinds, app: self.args.app.clone(), job: None };
+        let mut is_told = false;
+        while !self.is_stopped() {
+            match worker.claim() {
+                Ok(Some(held)) => {
+                    is_told = false;
+                    self.work(held);
+                }
+                Ok(None) => {
+                    is_told = false;
+                    thread::sleep(ASK_EVERY);
+                }
+                Err(error @ (ControlError::Unreachable(_) | ControlError::Refused { status: 429 | 500.., .. })) => {
+                    if !std::mem::replace(&mut is_told, true) {
+                        eprintln!("moneta worker: {}: {error}; asking again", worker.name);
+                    }
+                    thread::sleep(ASK_EVERY);
+                }
+                Err(error) => {
+                    // Without it no thread has anything to do.
+                    self.stop.store(true, Ordering::Relaxed);
+                    return Err(error).context("the control plane gives no tasks");
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn work(&self, held: Held) {
+        let (job, task) = (held.given.job.clone(), held.given.task.clone());
+        eprintln!("moneta worker: {job}: {task}, term {}", held.given.term);
+        let end = match self.task(&held) {
+            Ok(end) => end,
+            Err(error) => End::Failed(format!("{error:#}")),
+        };
+        eprintln!("moneta worker: {job}: {task}: {}", words(&end, held.word()));
+        if held.word() == Word::Lost {
+            return;
+        }
+        if let Err(error) = held.end(&end, || self.is_stopped()) {
+            eprintln!("moneta worker: {job}: {task}: its end is not known to the control plane: {error}");
+        }
+    }
+
+    fn task(&self, held: &Held) -> anyhow::Result<End> {
+        let order: Order = serde_json::from_value(held.given.params.clone()).context("the job is not understood")?;
+        let by_files = || -> anyhow::Result<files::Part<'_>> {
+            let via = order.via.as_ref().context("the job names no directory")?;
+            if !self.args.volumes.contains(via) {
+                bail!("{} is no --volume of this worker", via.display());
+            }
+            Ok(files::Part { order: &order, held, stop: &self.stop, folder: via.join(&held.given.job) })
+        };
+        match held.given.task.split('-').next().unwrap_or_default() {
+            "copy" => direct::copy(&order, held, &self.stop),
+            "dump" => by_files()?.dump(),
+            "fill" => by_files()?.fill(),
+            "tidy" => by_files()?.tidy(),
+            "compare" => copies::compare(&order, held, &self.stop),
+            other => bail!("this worker does not know what `{other}` is"),
+        }
+    }
+}
+
+fn words(end: &End, word: Word) -> String {
+    match (end, word) {
+        (_, Word::Lost) => "it is another's by now".to_owned(),
+        (End::Done, _) => "done".to_owned(),
+        (End::Released, _) => "given back".to_owned(),
+        (End::Failed(why), _) => why.clone(),
+    }
+}
