@@ -147,6 +147,7 @@ impl History {
                         let of_state = changes
                             .into_iter()
                             .filter(|change| Key::read(change.key()).is_some_and(|key| !key.is_held()));
+                        let of_state = changes.into_iter().filter(|change| is_told(change.key()));
                         let of_state: Vec<Change> = of_state.collect();
                         if !of_state.is_empty() {
                             writer.changes(unix_ms(), revision, &of_state)?;
@@ -175,6 +176,7 @@ impl History {
             let begun = segment::list(&folder)?.last().map_or(now, |last: &Segment| now.max(last.begun + 1));
             let entries = [&environments, &regions].into_iter().flat_map(|snapshot: &Snapshot| &snapshot.entries);
             let kept = entries.filter(|entry| Key::read(&entry.key).is_some_and(|key| !key.is_held()));
+            let kept = entries.filter(|entry| is_told(&entry.key));
             Writer::begin(&folder, begun, at, kept, (SEGMENT_AGE, SEGMENT_BYTES))
         });
         Ok((at, writer.await.map_err(io::Error::other)??))
@@ -205,4 +207,9 @@ enum Failure {
     Ledger(#[from] LedgerError),
     #[error("it cannot be written: {0}")]
     Io(#[from] io::Error),
+}
+
+/// Whether queries are told of a key. Jobs, which no query is of, have checkpoints every few seconds.
+fn is_told(key: &str) -> bool {
+    Key::read(key).is_some_and(|key| !matches!(key, Key::Job { .. }))
 }
