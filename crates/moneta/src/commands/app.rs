@@ -58,7 +58,11 @@ pub fn run(matches: &ArgMatches) -> anyhow::Result<ExitCode> {
     let differences = differences(&wanted, topology.as_ref(), &instances);
     match what {
         "status" => print(&status(&wanted, topology.as_ref(), &instances))?,
-        "apply" => return apply(&control, &wanted, &differences, of),
+        "apply" => {
+            // Of what someone else changes meanwhile nothing is known here.
+            let epoch = topology.as_ref().map_or(0, |topology| topology["epoch"].as_u64().unwrap_or(0));
+            return apply(&control, &wanted, &differences, epoch, of);
+        }
         _ => {}
     }
     for difference in &differences {
@@ -87,7 +91,13 @@ fn found(control: &Control, app: &str) -> anyhow::Result<(Option<Value>, Vec<Val
 }
 
 /// Makes the changes that may be made now; the exit status is 1 if something is left.
-fn apply(control: &Control, wanted: &Wanted, differences: &[Difference], of: &ArgMatches) -> anyhow::Result<ExitCode> {
+fn apply(
+    control: &Control,
+    wanted: &Wanted,
+    differences: &[Difference],
+    mut epoch: u64,
+    of: &ArgMatches,
+) -> anyhow::Result<ExitCode> {
     let (may_move, why) = (of.get_flag("yes"), of.get_one::<String>("why").map_or("", String::as_str));
     let (mut left, mut moved) = (0, None::<String>);
     for Difference { words, change, moves, replica } in differences {
@@ -109,10 +119,10 @@ fn apply(control: &Control, wanted: &Wanted, differences: &[Difference], of: &Ar
                 continue;
             }
         }
-        let order = json!({ "why": why, "change": change });
-        control
-            .post(&control.path(["topologies", wanted.app.as_str()]), &order.to_string())
-            .with_context(|| words.clone())?;
+        let order = json!({ "expect_epoch": epoch, "why": why, "change": change });
+        let path = control.path(["topologies", wanted.app.as_str()]);
+        let answer = control.post(&path, &order.to_string()).with_context(|| words.clone())?;
+        epoch = serde_json::from_str::<Value>(&answer)?["epoch"].as_u64().unwrap_or(0);
         print(&format!("done: {words}"))?;
         if *moves {
             moved = Some(replica.clone());

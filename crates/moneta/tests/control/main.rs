@@ -5,6 +5,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod apps;
 mod bad_days;
 mod console;
 mod discovery;

@@ -18,7 +18,7 @@ use crate::commands::job;
 
 /// How often it asks for a task while there is none.
 const ASK_EVERY: Duration = Duration::from_secs(1);
-/// How long it goes on to tell the end of a task after a signal, where the control plane does not answer: then it goes to another.
+/// Exit status of a process that a second signal ends.
 const KILLED: i32 = 130;
 
 /// Which tasks it does.
