@@ -144,9 +144,6 @@ impl History {
                 };
                 match step {
                     Step::Changes { revision, changes } => {
-                        let of_state = changes
-                            .into_iter()
-                            .filter(|change| Key::read(change.key()).is_some_and(|key| !key.is_held()));
                         let of_state = changes.into_iter().filter(|change| is_told(change.key()));
                         let of_state: Vec<Change> = of_state.collect();
                         if !of_state.is_empty() {
@@ -175,7 +172,6 @@ impl History {
             segment::remove_old(&folder, now.saturating_sub(KEPT), BYTES_MAX)?;
             let begun = segment::list(&folder)?.last().map_or(now, |last: &Segment| now.max(last.begun + 1));
             let entries = [&environments, &regions].into_iter().flat_map(|snapshot: &Snapshot| &snapshot.entries);
-            let kept = entries.filter(|entry| Key::read(&entry.key).is_some_and(|key| !key.is_held()));
             let kept = entries.filter(|entry| is_told(&entry.key));
             Writer::begin(&folder, begun, at, kept, (SEGMENT_AGE, SEGMENT_BYTES))
         });
@@ -211,5 +207,5 @@ enum Failure {
 
 /// Whether queries are told of a key. Jobs, which no query is of, have checkpoints every few seconds.
 fn is_told(key: &str) -> bool {
-    Key::read(key).is_some_and(|key| !matches!(key, Key::Job { .. }))
+    Key::read(key).is_some_and(|key| !key.is_held() && !matches!(key, Key::Job { .. }))
 }

@@ -31,7 +31,7 @@ pub(crate) async fn run(control: &Control, run: &Run) {
         }
         let environments: Vec<String> = {
             let now = control.shared.now();
-            let mut state = control.shared.state.lock();
+            let mut state = control.shared.state();
             let each = state.environments().map(|(name, of)| {
                 of.jobs.tick(now);
                 name.to_string()

@@ -58,7 +58,8 @@ impl Users<'_> {
         };
         let administers = NewUser {
             environments: vec!["*".to_owned()],
-            roles: ["read", "operate", "administer"].map(str::to_owned).into(),
+            // It works on the tasks of a roll, too.
+            roles: ["register", "read", "operate", "administer"].map(str::to_owned).into(),
             ..user(OPERATOR, &[Right::Stats], vec![OPERATOR.to_owned()])
         };
         let of_control = [registers(PROXY, named(true)), registers(NODE, named(false)), administers];
