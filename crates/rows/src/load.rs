@@ -1,0 +1,358 @@
+//! The job: files into servers, a chunk after another.
+
+use std::path::PathBuf;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use moneta_bulk::{Counts, Place, Watch};
+use moneta_feed::Pace;
+use moneta_item::{Origin, Version};
+use serde::Serialize;
+
+use crate::bad::BadRows;
+use crate::checkpoint::{Checkpoint, Chunk, Plan};
+use crate::error::LoadError;
+use crate::files::RowFile;
+use crate::format::{self, Reading, Rows};
+use crate::mapping::Mapping;
+use crate::sink::{Fate, Outgoing, RowSink};
+use crate::totals::Totals;
+
+/// Rows after which a chunk ends. Their versions differ in the counter, which has room for 16,384 in a millisecond.
+const CHUNK_ROWS: u64 = 10_000;
+/// Bytes of keys and values after which it ends.
+const CHUNK_BYTES: u64 = 64 << 20;
+/// Rows that are under way at once.
+const BATCH: usize = 1024;
+/// Bytes of them after which no more are begun.
+const BATCH_BYTES: u64 = 1 << 20;
+/// How often a chunk is begun anew since a node may have forgotten deletes, as one that was restarted.
+const BEGUN_ANEW: u32 = 5;
+/// Pause before that.
+const PAUSE: Duration = Duration::from_secs(1);
+/// How often progress is told.
+const TELL_EVERY: Duration = Duration::from_millis(200);
+/// Longest pause for the rate.
+const RATE_PAUSE: Duration = Duration::from_millis(200);
+/// Bad rows of which the reason is told at once.
+const TOLD: u64 = 5;
+
+/// What is loaded, and how.
+#[derive(Clone, Debug)]
+pub struct LoadConfig {
+    /// The files, in their order.
+    pub files: Vec<RowFile>,
+    /// What rows become.
+    pub mapping: Mapping,
+    /// How files are read.
+    pub reading: Reading,
+    /// Where items go: every row to each of these.
+    pub places: Vec<Place>,
+    /// The region in which they are written.
+    pub region: u8,
+    /// Keeps how far the load is.
+    pub checkpoint: Option<PathBuf>,
+    /// Takes bad rows.
+    pub bad: Option<PathBuf>,
+    /// How many rows may be bad.
+    pub max_bad: Option<u64>,
+    /// A load that is done sends all rows again, under the versions that they had.
+    pub again: bool,
+    /// Bytes of keys and values a second; 0: as fast as it goes.
+    pub rate: u64,
+}
+
+/// How a load ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Loaded {
+    /// All rows were read.
+    pub done: bool,
+    /// All of them had been read by an earlier run.
+    pub before: bool,
+    /// What became of all rows, those of earlier runs among them.
+    #[serde(flatten)]
+    pub totals: Totals,
+    /// Rows that this run read.
+    pub rows_of_run: u64,
+    /// How long this run took.
+    pub seconds: f64,
+}
+
+/// Loads files, to their end or until it is stopped.
+///
+/// # Errors
+/// If a file or a server fails. What was written stays; with a checkpoint the next run goes on at the chunk that was under way.
+pub fn load(config: &LoadConfig, watch: &dyn Watch) -> Result<Loaded, LoadError> {
+    let begun = Instant::now();
+    // A column that is missing in the last file is better known now.
+    for file in &config.files {
+        format::open(file, &config.mapping, &config.reading)?;
+    }
+    let plan = Plan::new(config.files.clone(), config.mapping.clone(), config.region);
+    let checkpoint = Checkpoint::open(config.checkpoint.as_deref(), &plan)?;
+    if let (Some(totals), false) = (checkpoint.end, config.again) {
+        watch.note("the load is done: nothing to do (--again sends its rows again, under the versions that they had)");
+        return Ok(Loaded { done: true, before: true, totals, ..Loaded::default() });
+    }
+    let sink = RowSink::new(&config.places)?;
+    if config.checkpoint.is_some() && !sink.has_versions() {
+        watch.note(
+            "a target knows no versions: rows of the chunk that was under way are set again when the load goes on",
+        );
+    }
+    let is_again = config.again && checkpoint.end.is_some();
+    let recorded = if is_again { checkpoint.chunks.clone() } else { Vec::new() };
+    let last = checkpoint.chunks.last().copied().filter(|_| !is_again);
+    let bad = BadRows::open(config.bad.as_deref(), last.map_or(0, |chunk| chunk.bad_bytes))?;
+    let totals = last.map(|chunk| chunk.totals).unwrap_or_default();
+    let mut job = Job {
+        config,
+        watch,
+        sink,
+        checkpoint,
+        bad,
+        totals,
+        before: totals.rows,
+        first_bad: None,
+        version: last.map_or(Version::ZERO, |chunk| Version(chunk.version)),
+        pace: Pace::of(config.rate),
+        told: Instant::now(),
+    };
+    watch.phase("rows", None);
+    let done = if is_again { job.replay(&recorded)? } else { job.run(last)? };
+    job.watch.progress(job.counts());
+    let totals = job.totals;
+    if done && totals.rows > 0 && totals.rows == totals.bad {
+        let first = job.first_bad.unwrap_or_default();
+        return Err(LoadError::Refused(format!("none of {} rows is good; the first: {first}", totals.rows)));
+    }
+    Ok(Loaded {
+        done,
+        before: false,
+        totals,
+        rows_of_run: totals.rows - job.before,
+        seconds: begun.elapsed().as_secs_f64(),
+    })
+}
+
+struct Job<'a> {
+    config: &'a LoadConfig,
+    watch: &'a dyn Watch,
+    sink: RowSink,
+    checkpoint: Checkpoint,
+    bad: BadRows,
+    totals: Totals,
+    /// Rows that earlier runs read.
+    before: u64,
+    first_bad: Option<String>,
+    /// The last version that was given out.
+    version: Version,
+    pace: Pace,
+    told: Instant,
+}
+
+/// How a chunk ended.
+enum Ended {
+    /// It has its rows, and more come.
+    Full,
+    /// The file has no more.
+    File,
+    /// The user stopped the load.
+    Stopped,
+}
+
+impl Job<'_> {
+    /// Loads what is left. False: it was stopped.
+    fn run(&mut self, last: Option<Chunk>) -> Result<bool, LoadError> {
+        let mut goes_on = last;
+        let first = last.map_or(0, |chunk| chunk.file);
+        for at in first..self.config.files.len() {
+            let file = &self.config.files[at];
+            let mut rows = format::open(file, &self.config.mapping, &self.config.reading)?;
+            let mut row = goes_on.map_or(0, |chunk| chunk.row);
+            rows.skip(row)?;
+            loop {
+                let chunk = match goes_on.take() {
+                    Some(chunk) => chunk,
+                    None => self.begin(at, row)?,
+                };
+                let ended;
+                (rows, ended) = self.whole_chunk(rows, chunk)?;
+                match ended {
+                    Ended::Stopped => return Ok(false),
+                    Ended::File => break,
+                    Ended::Full => row = chunk.row + (self.totals.rows - chunk.totals.rows),
+                }
+            }
+        }
+        self.checkpoint.finish(self.totals)?;
+        self.bad.settle()?;
+        Ok(true)
+    }
+
+    /// Sends all rows again, each chunk under its version. False: it was stopped.
+    fn replay(&mut self, chunks: &[Chunk]) -> Result<bool, LoadError> {
+        let mut open: Option<(usize, Box<dyn Rows>, u64)> = None;
+        // Of a chunk that was begun anew the last version counts.
+        let is_last = |at: &usize| {
+            chunks.get(at + 1).is_none_or(|next| (next.file, next.row) != (chunks[*at].file, chunks[*at].row))
+        };
+        let chunks: Vec<Chunk> = (0..chunks.len()).filter(is_last).map(|at| chunks[at]).collect();
+        for (at, chunk) in chunks.iter().enumerate() {
+            let next = chunks.get(at + 1).filter(|next| next.file == chunk.file);
+            let most = next.map_or(u64::MAX, |next| next.row - chunk.row);
+            let mut rows = match open.take() {
+                Some((file, rows, row)) if file == chunk.file && row == chunk.row => rows,
+                _ => {
+                    let file = &self.config.files[chunk.file];
+                    let mut rows = format::open(file, &self.config.mapping, &self.config.reading)?;
+                    rows.skip(chunk.row)?;
+                    rows
+                }
+            };
+            if let Ended::Stopped = self.chunk(&mut *rows, chunk, most, u64::MAX)? {
+                return Ok(false);
+            }
+            open = next.map(|next| (chunk.file, rows, next.row));
+        }
+        self.bad.settle()?;
+        Ok(true)
+    }
+
+    /// A chunk begins: its version is kept before a row of it is written.
+    fn begin(&mut self, file: usize, row: u64) -> Result<Chunk, LoadError> {
+        let (now, newest) = self.sink.now()?;
+        let above = newest.max(self.version).local() + 1;
+        let local = Version::at(now).local().max(above);
+        let writer = getrandom::u64()
+            .map_err(|source| LoadError::Own { file: "randomness".to_owned(), source: source.into() })?;
+        let version = Version::new(local, Origin::new(self.config.region, writer as u8));
+        let bad_bytes = self.bad.settle()?;
+        let chunk = Chunk { file, row, version: version.0, begun: now, bad_bytes, totals: self.totals };
+        self.checkpoint.begin(chunk)?;
+        Ok(chunk)
+    }
+
+    /// A chunk, begun anew under another version as long as a node may have forgotten deletes since it began.
+    fn whole_chunk(&mut self, mut rows: Box<dyn Rows>, mut chunk: Chunk) -> Result<(Box<dyn Rows>, Ended), LoadError> {
+        let mut tries = 0;
+        loop {
+            let ended = self.chunk(&mut *rows, &chunk, CHUNK_ROWS, CHUNK_BYTES)?;
+            let is_unsure = self.totals.unsure > chunk.totals.unsure;
+            if !is_unsure || tries >= BEGUN_ANEW || matches!(ended, Ended::Stopped) {
+                return Ok((rows, ended));
+            }
+            tries += 1;
+            self.watch.note("a target has started anew since the chunk began: it is begun anew");
+            sleep(PAUSE);
+            self.totals = chunk.totals;
+            self.bad.rewind(chunk.bad_bytes)?;
+            chunk = self.begin(chunk.file, chunk.row)?;
+            rows = format::open(&self.config.files[chunk.file], &self.config.mapping, &self.config.reading)?;
+            rows.skip(chunk.row)?;
+        }
+    }
+
+    fn chunk(&mut self, rows: &mut dyn Rows, chunk: &Chunk, most: u64, most_bytes: u64) -> Result<Ended, LoadError> {
+        let config = self.config;
+        let file = config.files[chunk.file].name();
+        let columns = rows.columns().unwrap_or_default();
+        let second = u32::try_from(chunk.begun / 1000).unwrap_or(u32::MAX);
+        let (mut batch, mut batch_bytes, mut bytes) = (Vec::with_capacity(BATCH), 0, 0);
+        let (first, mut number) = (Version(chunk.version), 0);
+        let ended = loop {
+            if self.watch.should_stop() {
+                break Ended::Stopped;
+            }
+            if number >= most || bytes >= most_bytes {
+                break Ended::Full;
+            }
+            let row = match rows.next() {
+                Ok(Some(row)) => row,
+                Ok(None) => break Ended::File,
+                // What came before it is written.
+                Err(error) => {
+                    self.send(&file, batch, batch_bytes)?;
+                    let fates = self.sink.settle()?;
+                    self.count(&file, fates)?;
+                    return Err(error);
+                }
+            };
+            let version = Version::new(first.local() + number, first.origin());
+            number += 1;
+            self.totals.rows += 1;
+            self.version = self.version.max(version);
+            match row.and_then(|cells| config.mapping.make(&cells, &columns, second)) {
+                Ok(item) => {
+                    batch_bytes += (item.key.len() + item.value.len()) as u64;
+                    batch.push(Outgoing { row: chunk.row + number, item, version, as_of: chunk.begun });
+                }
+                Err(reason) => self.bad_row(&file, chunk.row + number, &reason)?,
+            }
+            if batch.len() >= BATCH || batch_bytes >= BATCH_BYTES {
+                bytes += batch_bytes;
+                self.send(&file, std::mem::take(&mut batch), std::mem::take(&mut batch_bytes))?;
+            }
+            if self.told.elapsed() >= TELL_EVERY {
+                self.told = Instant::now();
+                self.watch.progress(self.counts());
+            }
+        };
+        self.send(&file, batch, batch_bytes)?;
+        let fates = self.sink.settle()?;
+        self.count(&file, fates)?;
+        Ok(ended)
+    }
+
+    fn send(&mut self, file: &str, batch: Vec<Outgoing>, bytes: u64) -> Result<(), LoadError> {
+        let fates = self.sink.take(batch)?;
+        self.count(file, fates)?;
+        self.totals.bytes += bytes;
+        self.pace.sent(bytes, Instant::now());
+        loop {
+            let left = self.pace.left(Instant::now());
+            if left.is_zero() || self.watch.should_stop() {
+                return Ok(());
+            }
+            sleep(left.min(RATE_PAUSE));
+        }
+    }
+
+    fn count(&mut self, file: &str, fates: Vec<(u64, Fate)>) -> Result<(), LoadError> {
+        for (row, fate) in fates {
+            match fate {
+                Fate::Stored => self.totals.stored += 1,
+                Fate::Unchanged => self.totals.unchanged += 1,
+                Fate::Superseded => self.totals.superseded += 1,
+                Fate::Unsure => self.totals.unsure += 1,
+                Fate::Refused => self.bad_row(
+                    file,
+                    row,
+                    "a target has no room for it: it is larger than that takes, or its memory is full",
+                )?,
+            }
+        }
+        Ok(())
+    }
+
+    fn bad_row(&mut self, file: &str, row: u64, reason: &str) -> Result<(), LoadError> {
+        self.totals.bad += 1;
+        self.bad.add(file, row, reason)?;
+        if self.totals.bad <= TOLD {
+            self.watch.note(&format!("{file}, row {row}: {reason}"));
+        }
+        let first = self.first_bad.get_or_insert_with(|| format!("{file}, row {row}: {reason}"));
+        match self.config.max_bad {
+            Some(most) if self.totals.bad > most => {
+                let (bad, first) = (self.totals.bad, first.clone());
+                self.bad.settle()?;
+                Err(LoadError::TooManyBad { bad, most, first })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn counts(&self) -> Counts {
+        Counts { items: self.totals.rows, bytes: self.totals.bytes, refused: self.totals.bad, ..Counts::default() }
+    }
+}
