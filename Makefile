@@ -28,7 +28,7 @@ SERVER := $(TARGET)/debug/moneta
 QUICK := $(TARGET)/quick/moneta
 # What `make test` builds and tests: all but RocksDB, which alone compiles for 20 minutes on two cores, and the micro-benchmarks.
 # Not all features: `shuttle` changes what is tested.
-TESTED := --workspace --exclude moneta-rocks --exclude moneta-microbench --features moneta/lmdb,moneta/stores,moneta-ledger/etcd
+TESTED := --workspace --exclude moneta-rocks --exclude moneta-microbench --features moneta/lmdb,moneta/parquet,moneta/age,moneta/stores,moneta-ledger/etcd
 # The same with RocksDB. The same packages and features in each command, so that RocksDB is compiled once.
 ENGINES := -p moneta-rocks -p moneta -p moneta-conformance --features moneta/rocks,moneta/lmdb,moneta-conformance/engines
 # What clippy and the documentation cover: RocksDB's crate too, for which RocksDB is compiled.
@@ -92,7 +92,7 @@ cluster:
 # The full release build, which names its commit.
 release-build:
 	$(call needs,build)
-	MONETA_COMMIT=$(COMMIT) $(CARGO) build --release -p moneta
+	MONETA_COMMIT=$(COMMIT) $(CARGO) build --release -p moneta --features $(PACKAGED)
 
 install: release-build
 	install -D -m 755 $(TARGET)/release/moneta $(DESTDIR)$(PREFIX)/bin/moneta

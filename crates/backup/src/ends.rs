@@ -5,8 +5,7 @@ use std::time::{Duration, Instant};
 
 use moneta_feed::{Change, Mark, Sink, SinkError};
 use moneta_segments::chain::Draft;
-use moneta_segments::sink::Form;
-use moneta_segments::{Chain, ChainSink};
+use moneta_segments::{Chain, ChainSink, Form};
 
 use crate::error::BackupError;
 use crate::follow::Kept;
@@ -150,7 +149,7 @@ impl<'a> PartSink<'a> {
 
 /// Begins the next segment of a chain.
 fn begin(chain: &Chain, form: &Form) -> Result<Draft, BackupError> {
-    Ok(chain.begin(&form.source, millis(), form.compresses)?)
+    Ok(chain.begin(form, millis())?)
 }
 
 impl Sink for PartSink<'_> {

@@ -5,8 +5,7 @@ use std::sync::Arc;
 
 use moneta_feed::{Change, Mark, Sink, SinkError};
 use moneta_item::Version;
-use moneta_segments::sink::Form;
-use moneta_segments::{Archive, ChainSink};
+use moneta_segments::{Archive, ChainSink, Form};
 use serde::Serialize;
 
 use crate::error::BackupError;
@@ -58,7 +57,7 @@ fn merge_slot(slot: &mut Slot, at: u64, value_max: usize, segment_bytes: u64) ->
     let reading = Reading { prefix: Vec::new(), value_max };
     let mut state = State::read(&point, &reading)?;
     let number = slot.free_base();
-    let form = Form { source: format!("merge of {}", slot.name), segment_bytes, compresses: true };
+    let form = Form { source: format!("merge of {}", slot.name), segment_bytes, compresses: true, listed: false };
     let mut sink = ChainSink::new(slot.base_chain(number)?, form, Box::new(millis));
     let kept_from = Version::at(point.watermark.saturating_sub(DELETES_KEPT));
     let second = crate::moment::second(point.watermark);

@@ -18,7 +18,7 @@ use moneta_bulk::metered::{Metered, Moment};
 use moneta_bulk::{Counters, Counts, Server, WalkSource, Watch, Which};
 use moneta_feed::{Begin, FeedPlace, NodeSource, Request, Wanted};
 use moneta_net::Endpoint;
-use moneta_segments::sink::Form;
+use moneta_segments::Form;
 use serde::Serialize;
 
 use crate::ends::{BaseSink, Cadence, PartSink};
@@ -181,8 +181,8 @@ impl Job<'_> {
         Cadence { every: self.config.every, part_age: self.config.part_age }
     }
 
-    fn form(&self) -> Form {
-        Form { source: self.name.to_owned(), segment_bytes: self.config.segment_bytes, compresses: true }
+    fn form(&self, listed: bool) -> Form {
+        Form { source: self.name.to_owned(), segment_bytes: self.config.segment_bytes, compresses: true, listed }
     }
 
     fn feed(&self, follow: bool, counters: &Counters) -> Metered<NodeSource> {
@@ -219,7 +219,7 @@ impl Job<'_> {
             None => {
                 self.watch.phase(&format!("{}: base, by the feed", slot.name), self.server.items);
                 let from = chain.end().parse().map_or(Begin::Since(0), Begin::Cursor);
-                let sink = BaseSink::new(chain, self.form());
+                let sink = BaseSink::new(chain, self.form(false));
                 let never = AtomicU64::new(0);
                 let run = Run {
                     watch: self.watch,
@@ -321,7 +321,7 @@ impl Job<'_> {
         let source =
             WalkSource::new(self.config.node.clone(), Which::default(), self.config.value_max, self.base.clone());
         let source = Metered::new(source, Which::default(), Moment::Told, self.base.clone());
-        let sink = BaseSink::new(chain, self.form());
+        let sink = BaseSink::new(chain, self.form(true));
         let never = AtomicU64::new(0);
         let run = Run {
             watch: self.watch,
@@ -382,7 +382,7 @@ impl Job<'_> {
         let place: FeedPlace = chain.end().parse().map_err(|_| {
             BackupError::Refused(format!("{}: part {} ends at no cursor of a feed", slot.name, part.number))
         })?;
-        let sink = PartSink::new(slot, self.form(), part, self.cadence(), chain, self.wanted);
+        let sink = PartSink::new(slot, self.form(false), part, self.cadence(), chain, self.wanted);
         let run = Run {
             watch: self.watch,
             counters: self.changes,

@@ -62,6 +62,9 @@ fn cli() -> Command {
         .subcommand(outward::add_to(commands::populate::command()))
         .subcommand(outward::add_to(commands::copy::command()))
         .subcommand(commands::segments::command())
+        .subcommand(outward::add_to(commands::load::command()))
+        .subcommand(outward::add_to(commands::backup::command()))
+        .subcommand(outward::add_to(commands::restore::command()))
         .subcommand(outward::add_to(commands::cluster::command()))
         .subcommand(commands::control::command())
         .subcommand(commands::relay::command())
@@ -106,6 +109,9 @@ fn main() -> ExitCode {
         "dump",
         "populate",
         "copy",
+        "load",
+        "backup",
+        "restore",
         "cluster",
         "route",
         "status",
@@ -139,6 +145,9 @@ fn main() -> ExitCode {
         Some(("populate", matches)) => commands::populate::run(matches),
         Some(("copy", matches)) => commands::copy::run(matches),
         Some(("segments", matches)) => commands::segments::run(matches),
+        Some(("load", matches)) => commands::load::run(matches),
+        Some(("backup", matches)) => commands::backup::run(matches),
+        Some(("restore", matches)) => commands::restore::run(matches),
         Some(("bench", matches)) => commands::bench::run(matches),
         Some(("control", matches)) => commands::control::run(matches),
         Some(("relay", matches)) => commands::relay::run(matches),

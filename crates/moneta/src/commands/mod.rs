@@ -2,6 +2,7 @@
 
 pub mod app;
 mod archives;
+pub mod backup;
 pub mod bench;
 pub mod cluster;
 pub mod config;
@@ -12,6 +13,7 @@ pub mod feed;
 pub mod flash;
 pub mod item;
 pub mod job;
+pub mod load;
 mod moving;
 pub mod populate;
 pub mod property;
@@ -19,6 +21,7 @@ pub mod proxy;
 pub mod query;
 pub mod relay;
 pub mod repair;
+pub mod restore;
 pub mod route;
 pub mod segments;
 pub mod serve;

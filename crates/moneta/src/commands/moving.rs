@@ -10,7 +10,7 @@ use anyhow::{Context, anyhow};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 use moneta_bulk::{Counts, Place, RateConfig, Watch, Which, Written};
-use moneta_cluster::Ring;
+use moneta_cluster::{Replica, Ring, Topology};
 use moneta_feed::Buckets;
 use moneta_net::{Address, Endpoint};
 use moneta_options::kinds::units;
@@ -80,18 +80,35 @@ pub(super) fn place(name: &str, topology: Option<&str>) -> anyhow::Result<Place>
     let topology = topology.map(crate::proxy::topology).transpose()?;
     let replica = topology.as_ref().and_then(|topology| {
         let replica = topology.replicas.iter().find(|replica| replica.name == name)?;
-        Some((topology.ring, replica))
+        Some((topology, replica))
     });
-    let Some((kind, replica)) = replica else {
+    let Some((topology, replica)) = replica else {
         let address = name.parse::<Address>();
         let names = topology.iter().flat_map(|topology| &topology.replicas).map(|replica| &*replica.name);
         let names: Vec<&str> = names.collect();
         let known = if names.is_empty() { String::new() } else { format!(", and no replica: {}", names.join(", ")) };
         return Ok(endpoint(address.map_err(|error| anyhow!("\"{name}\" is no server: {error}{known}"))?).into());
     };
-    let ring = Ring::new(kind, &replica.nodes)?;
+    of_replica(topology, replica)
+}
+
+/// The nodes of a replica.
+fn of_replica(topology: &Topology, replica: &Replica) -> anyhow::Result<Place> {
+    let ring = Ring::new(topology.ring, &replica.nodes)?;
     let nodes = replica.nodes.iter().map(|node| endpoint(node.address.clone())).collect();
-    Ok(Place { name: name.to_owned(), nodes, node_of: Arc::new(move |key| ring.node(key)) })
+    Ok(Place { name: replica.name.clone(), nodes, node_of: Arc::new(move |key| ring.node(key)) })
+}
+
+/// The node or the copy of this name, or else all copies of a topology.
+pub(super) fn places(name: Option<&str>, topology: Option<&str>) -> anyhow::Result<Vec<Place>> {
+    match (name, topology) {
+        (Some(name), _) => Ok(vec![place(name, topology)?]),
+        (None, Some(topology)) => {
+            let topology = crate::proxy::topology(topology)?;
+            topology.replicas.iter().map(|replica| of_replica(&topology, replica)).collect()
+        }
+        (None, None) => Err(anyhow!("--to or --topology says where items go")),
+    }
 }
 
 /// Prints how a job ended: a line of JSON, or `text`.

@@ -1,0 +1,254 @@
+//! `moneta load` between real files and real servers. What it must not do shows nowhere else: lose a good row, apply a row of
+//! before over what a client wrote since, take a part of a file for the whole, or write again what is there.
+
+mod common;
+
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::path::Path;
+use std::thread::sleep;
+use std::time::Duration;
+
+use common::{Memcached, Node, Process, Signal, moneta, printed, refused};
+use fastrand::Rng;
+use serde_json::Value;
+
+fn node(more: &[&str]) -> Node {
+    Node::start(&[&["--cluster", "--threads", "2"], more].concat())
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("temporary folders have plain names")
+}
+
+fn json(arguments: &[&str]) -> Value {
+    let printed = printed(&mut moneta(&[arguments, &["--json"]].concat()));
+    serde_json::from_str(printed.lines().last().expect("it prints")).expect("its last line is JSON")
+}
+
+/// The report says so of each.
+fn assert_report(report: &Value, wanted: &[(&str, u64)]) {
+    for (name, count) in wanted {
+        assert_eq!(report[*name], *count, "{name} in {report}");
+    }
+}
+
+/// A metric of a node.
+fn metric(node: &Node, name: &str) -> u64 {
+    node.wait_for_log("admin HTTP listening");
+    let log = node.log();
+    let line = log.lines().find(|line| line.contains("admin HTTP listening")).expect("it says so");
+    let address = line.split("address=").nth(1).and_then(|rest| rest.split_whitespace().next()).expect("an address");
+    let mut stream = common::connect(address);
+    stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").expect("it reads");
+    let mut page = String::new();
+    stream.read_to_string(&mut page).expect("it answers");
+    let line = page.lines().find_map(|line| line.strip_prefix(&format!("{name} ")));
+    line.and_then(|value| value.parse::<f64>().ok()).unwrap_or_else(|| panic!("no {name} in {page}")) as u64
+}
+
+/// A value of `key`, or nothing.
+fn value(node: &Node, key: &str) -> Option<String> {
+    let answer = node.exchange(&format!("get {key}\r\n"));
+    answer.strip_prefix("VALUE ").and_then(|rest| rest.lines().nth(1)).map(str::to_owned)
+}
+
+#[test]
+fn rows_of_every_format_become_the_same_items() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| folder.path().join(name);
+    fs::write(at("a.csv"), "id,name,ttl,flags\n1,\"x, \"\"y\"\"\",100,7\n2,ä,,\n").expect("it can be written");
+    fs::write(at("b.tsv"), "id\tname\tttl\tflags\n3\tz\t0\t1\n").expect("it can be written");
+    let lines = "{\"id\":4,\"name\":\"q\",\"ttl\":100,\"flags\":2}\n\n{\"id\":\"5\",\"name\":null}\n{\"id\":6,\"name\":{\"a\":[1]}}\n";
+    let packed = zstd::encode_all(lines.as_bytes(), 1).expect("there is memory");
+    fs::write(at("c.jsonl.zst"), packed).expect("it can be written");
+    let target = node(&[]);
+    let address = target.address().to_string();
+    let bad = at("bad");
+    let all = ["load", text(folder.path()), "--to", &address, "--key", "id", "--ttl", "ttl", "--flags", "flags"];
+    let report = json(&[&all[..], &["--value", "name", "--prefix", "p:", "--bad", text(&bad)]].concat());
+    assert_report(&report, &[("rows", 6), ("stored", 5), ("bad", 1)]);
+    assert_eq!(value(&target, "p:1").as_deref(), Some("x, \"y\""));
+    assert_eq!(target.exchange("mg p:1 f t\r\n"), "HD f7 t100\r\n".replace("t100", &remaining(&target, "p:1")));
+    assert_eq!(target.exchange("mg p:3 f t\r\n"), "HD f1 t-1\r\n");
+    assert_eq!(value(&target, "p:4").as_deref(), Some("q"));
+    assert_eq!(value(&target, "p:6").as_deref(), Some("{\"a\":[1]}"));
+    let told = fs::read_to_string(&bad).expect("it is there");
+    assert_eq!(told.lines().count(), 1, "{told}");
+    assert!(told.contains("c.jsonl.zst\",\"row\":2,\"reason\":\"\\\"name\\\", the value, is missing\""), "{told}");
+    // Several columns, or all of them, are an object; the key may have several, too.
+    fs::remove_file(&bad).expect("it is there");
+    for (columns, wanted) in [("name,flags", r#"{"name":"x, \"y\"","flags":"7"}"#), ("*", r#""id":"1","name":"#)] {
+        let file = at("a.csv");
+        let load = ["load", text(&file), "--to", &address, "--key", "id,flags", "--value", columns, "--separator", "/"];
+        let report = json(&load);
+        assert_report(&report, &[("rows", 2), ("bad", 1)]);
+        let held = value(&target, "1/7").expect("it is there");
+        assert!(held.contains(wanted), "{held}");
+    }
+    // To a memcached, which knows no versions, a row is a set.
+    let memcached = Memcached::start(&[]);
+    let file = at("a.csv");
+    let report = json(&["load", text(&file), "--to", text(memcached.path()), "--key", "id", "--value", "name"]);
+    assert_eq!(report["stored"], 2, "{report}");
+    let held = common::exchange(common::connect_unix(memcached.path()).expect("it listens"), "get 2\r\n");
+    assert!(held.contains("\r\nä\r\n"), "{held}");
+}
+
+/// Seconds that a key has left, as the token of a meta get.
+fn remaining(node: &Node, key: &str) -> String {
+    let answer = node.exchange(&format!("mg {key} t\r\n"));
+    let token = answer.trim_end().rsplit(' ').next().expect("it has one").to_owned();
+    let left: u32 = token[1..].parse().expect("it lives for some time");
+    assert!((1..=100).contains(&left), "{answer}");
+    token
+}
+
+const KILLED_ROWS: u32 = 120_000;
+
+/// A row whose key comes again later in the file, with another value, and one that is bad, now and then.
+fn row(number: u32) -> String {
+    match number % 1000 {
+        0 => format!(",value-{number}\n"),
+        1 => format!("again,value-{number}\n"),
+        _ => format!("k{number},value-{number}\n"),
+    }
+}
+
+#[test]
+fn a_load_that_is_killed_ten_times_applies_every_good_row_and_tells_each_bad_one_once() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| folder.path().join(name);
+    let mut file = std::io::BufWriter::new(File::create(at("rows.csv")).expect("it can be made"));
+    file.write_all(b"key,value\n").expect("there is room");
+    (0..KILLED_ROWS).for_each(|number| file.write_all(row(number).as_bytes()).expect("there is room"));
+    drop(file);
+    let flash = format!("{}:200m", at("tier").display());
+    let target = node(&["--flash", &flash, "-m", "64"]);
+    let address = target.address().to_string();
+    let (rows, checkpoint, bad) = (at("rows.csv"), at("checkpoint"), at("bad"));
+    let load = ["load", text(&rows), "--to", &address, "--key", "key", "--value", "value"];
+    let load = [&load[..], &["--checkpoint", text(&checkpoint), "--bad", text(&bad)]].concat();
+    let mut rng = Rng::new();
+    let mut kills = 0;
+    // And so often that it went on where it was for some chunks.
+    let chunks = || fs::read_to_string(&checkpoint).unwrap_or_default().lines().count();
+    while kills < 10 || chunks() < 4 {
+        // So slow that it does not end before all kills.
+        let mut process = Process::start(&mut moneta(&[&load[..], &["--rate", "400k"]].concat()));
+        process.until("a chunk is begun", || fs::metadata(&checkpoint).is_ok_and(|about| about.len() > 0));
+        sleep(Duration::from_millis(rng.u64(0..900)));
+        assert!(!process.has_ended(), "{}", process.messages());
+        process.signal(Signal::SIGKILL);
+        process.wait();
+        kills += 1;
+    }
+    // What a client writes after a row's chunk began stays.
+    target.exchange("set k2 0 0 5\r\nnewer\r\n");
+    let report = json(&load);
+    let bad_rows = u64::from(KILLED_ROWS / 1000);
+    assert_report(&report, &[("rows", KILLED_ROWS.into()), ("bad", bad_rows)]);
+    let run = report["rows_of_run"].as_u64().expect("a number");
+    assert!(run < u64::from(KILLED_ROWS), "it went on where it was: {report}");
+    for number in (0..KILLED_ROWS).filter(|number| number % 1000 > 1).step_by(97) {
+        let wanted = if number == 2 { "newer".to_owned() } else { format!("value-{number}") };
+        assert_eq!(value(&target, &format!("k{number}")), Some(wanted));
+    }
+    assert_eq!(value(&target, "k2").as_deref(), Some("newer"));
+    let items = target.exchange("stats\r\n");
+    let wanted = KILLED_ROWS - 2 * (KILLED_ROWS / 1000) + 1;
+    assert!(items.contains(&format!("STAT curr_items {wanted}\r\n")), "{items}");
+    let last = KILLED_ROWS - 1000 + 1;
+    assert_eq!(value(&target, "again"), Some(format!("value-{last}")), "of one key the last row counts");
+    let told = fs::read_to_string(&bad).expect("it is there");
+    let numbers: Vec<u64> = told
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).expect("it is JSON")["row"].as_u64().expect("a number"))
+        .collect();
+    let wanted: Vec<u64> = (0..bad_rows).map(|number| number * 1000 + 1).collect();
+    assert_eq!(numbers, wanted, "each bad row once");
+    // Again it is done; and sent again it changes nothing, which the device shows.
+    assert_eq!(json(&load)["before"], true);
+    let written = || metric(&target, "moneta_flash_stored_bytes_total{cause=\"item\"}");
+    let before = written();
+    let report = json(&[&load[..], &["--again"]].concat());
+    assert_eq!(report["stored"], 0, "{report}");
+    assert_eq!(written(), before, "a repeated load writes nothing to SSD: {report}");
+    // Older are the earlier rows of the key that comes again, and the one that a client has replaced.
+    let unchanged = u64::from(KILLED_ROWS) - 2 * bad_rows;
+    assert_report(&report, &[("unchanged", unchanged), ("superseded", bad_rows)]);
+}
+
+#[test]
+fn a_file_that_is_not_whole_or_lacks_a_column_ends_the_load_with_its_name() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| folder.path().join(name);
+    let target = node(&["-I", "20k"]);
+    let address = target.address().to_string();
+    let load = |file: &Path, more: &[&str]| {
+        let load = ["load", text(file), "--to", &address, "--key", "key", "--value", "value"];
+        moneta(&[&load[..], more].concat())
+    };
+    fs::write(at("wrong.csv"), "key,val\na,b\n").expect("it can be written");
+    let error = refused(&mut load(&at("wrong.csv"), &[]), 1);
+    assert!(error.contains("wrong.csv: it has no column \"value\"; it has key, val"), "{error}");
+    // A gzip that was cut short: what came before it is applied, and the load is not done.
+    let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    let mut rng = Rng::with_seed(1);
+    writeln!(packed, "key,value").expect("there is memory");
+    (0..50_000).for_each(|number| writeln!(packed, "k{number},{}", rng.u64(..)).expect("there is memory"));
+    let packed = packed.finish().expect("there is memory");
+    fs::write(at("cut.csv.gz"), &packed[..packed.len() / 2]).expect("it can be written");
+    let checkpoint = at("checkpoint");
+    let error = refused(&mut load(&at("cut.csv.gz"), &["--checkpoint", text(&checkpoint)]), 1);
+    assert!(error.contains("cut.csv.gz, line "), "{error}");
+    assert!(value(&target, "k0").is_some());
+    // Another file in its place is not taken for the rest of it.
+    fs::write(at("cut.csv.gz"), &packed).expect("it can be written");
+    let error = refused(&mut load(&at("cut.csv.gz"), &["--checkpoint", text(&checkpoint)]), 1);
+    assert!(error.contains("as it was before it changed"), "{error}");
+    // A value that the command, and one that the target does not take.
+    let large = format!("key,value\na,{}\nb,{}\nc,fits\n", "x".repeat(60_000), "y".repeat(30_000));
+    fs::write(at("large.csv"), large).expect("it can be written");
+    let bad = at("bad");
+    let limits = ["--value-max", "50k", "--bad", text(&bad), "--json"];
+    let report: Value = serde_json::from_str(&printed(&mut load(&at("large.csv"), &limits))).expect("it is JSON");
+    assert_report(&report, &[("stored", 1), ("bad", 2)]);
+    let told = fs::read_to_string(&bad).expect("it is there");
+    assert!(told.contains("60000 bytes, and --value-max is 51200") && told.contains("has no room"), "{told}");
+    let error = refused(&mut load(&at("large.csv"), &["--value-max", "50k", "--max-bad", "0"]), 1);
+    assert!(error.contains("--max-bad is 0"), "{error}");
+    // A quote that nothing closes does not take the rest of a large file for a value.
+    let open = format!("key,value\na,\"{}", "line\n".repeat(1_000_000));
+    fs::write(at("open.csv"), open).expect("it can be written");
+    let error = refused(&mut load(&at("open.csv"), &[]), 1);
+    assert!(error.contains("a row is too long"), "{error}");
+    fs::write(at("none.csv"), "key,value\n,b\n,c\n").expect("it can be written");
+    let error = refused(&mut load(&at("none.csv"), &[]), 1);
+    assert!(error.contains("none of 2 rows is good"), "{error}");
+}
+
+#[test]
+fn a_million_bad_rows_take_no_memory() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| folder.path().join(name);
+    let mut file = std::io::BufWriter::new(File::create(at("rows.jsonl")).expect("it can be made"));
+    file.write_all(b"{\"key\":\"good\",\"value\":\"v\"}\n").expect("there is room");
+    (0..1_000_000).for_each(|_| file.write_all(b"{\"key\":\"a b\"}\n").expect("there is room"));
+    drop(file);
+    let target = node(&[]);
+    let (rows, bad, address) = (at("rows.jsonl"), at("bad"), target.address().to_string());
+    let load =
+        ["load", text(&rows), "--to", &address, "--key", "key", "--value", "value", "--bad", text(&bad), "--json"];
+    let mut process = Process::start(&mut moneta(&load));
+    let mut peak = 0;
+    process.until("it has ended", || {
+        peak = peak.max(process.peak_bytes().unwrap_or(0));
+        process.has_ended()
+    });
+    assert!(process.wait().success(), "{}", process.messages());
+    let report = process.stdout();
+    assert!(report.contains("\"bad\":1000000") && report.contains("\"stored\":1,"), "{report}");
+    assert!(peak > 0 && peak < 64 << 20, "{peak} bytes");
+    assert_eq!(fs::read_to_string(&bad).expect("it is there").lines().count(), 1_000_000);
+}
