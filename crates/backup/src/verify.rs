@@ -50,33 +50,16 @@ impl Verified {
     }
 }
 
-/// What a node must hold that all of a restore point is restored to.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Size {
-    /// Items.
-    pub items: u64,
-    /// Bytes of their keys and values.
-    pub bytes: u64,
-    /// Bytes of the largest value.
-    pub largest: u64,
-}
-
-/// Reads how much the last restore point at or before `at` is.
+/// The bytes of items that a node must hold that all of the last restore point at or before `at` is restored to, at most.
 ///
 /// # Errors
 /// If there is no restore point, or what it needs is not whole.
-pub fn size(archive: &Arc<dyn Archive>, at: u64, value_max: usize) -> Result<Size, BackupError> {
-    let mut size = Size::default();
-    for point in points(archive, at)? {
-        State::read(&point, &Reading { prefix: Vec::new(), value_max })?.items(|set| {
-            let value = set.value.as_deref().map_or(0, <[u8]>::len) as u64;
-            size.items += 1;
-            size.bytes += set.key.len() as u64 + value;
-            size.largest = size.largest.max(value);
-            Ok(())
-        })?;
-    }
-    Ok(size)
+pub fn size(archive: &Arc<dyn Archive>, at: u64) -> Result<(u64, u64), BackupError> {
+    let counts = points(archive, at)?
+        .iter()
+        .map(|point| point.counts())
+        .fold((0, 0), |(items, bytes), counts| (items + counts.sets, bytes + counts.bytes));
+    Ok(counts)
 }
 
 /// Restores to the empty node at `node`, compares each item, and notes in the archive that it held.

@@ -6,7 +6,6 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use moneta_backup::verify::Size;
 use moneta_backup::{moment, verify as verifying};
 use moneta_bulk::Server;
 use moneta_net::{Address, Endpoint};
@@ -20,29 +19,22 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Pause before it is asked again.
 const PAUSE: Duration = Duration::from_millis(50);
 /// Bytes that an item takes on the node beside its key and value.
-const EACH: u64 = 128;
-/// Bytes of memory up to which items are kept in RAM alone.
-const IN_RAM: u64 = 512 << 20;
+const EACH: u64 = 256;
+/// Bytes of items up to which they are kept in RAM alone.
+const IN_RAM: u64 = 256 << 20;
 /// Memory that the node is given beside that for items and for values on their way.
 const MEMORY_REST: u64 = 64 << 20;
-/// Bytes of an item that count towards the largest beside its value.
-const VALUE_REST: u64 = 4096;
-/// Regions of the SSD tier beside those for items.
-const REGIONS: u64 = 20;
-/// The least bytes of a region.
-const REGION_MIN: u64 = 8 << 20;
 
 /// Restores, compares, notes it down.
 pub(super) fn verify(args: &VerifyArgs) -> anyhow::Result<()> {
     let archive = archives::to_write(&args.of.from)?;
     let archive = opened(archive, args.identity.as_deref())?;
-    let value_max = usize::try_from(args.value_max)?;
-    let size = verifying::size(&archive, args.at, value_max)?;
+    let (items, bytes) = verifying::size(&archive, args.at)?;
     let folder = tempfile::tempdir().context("there is no folder for temporary files")?;
-    let mut node = Node::start(folder.path(), size)?;
+    let mut node = Node::start(folder.path(), bytes.saturating_add(items.saturating_mul(EACH)), args.value_max)?;
     let screen = Screen::new("backup verify")?;
     let endpoint = node.endpoint()?;
-    let verified = verifying::verify(&archive, args.at, &endpoint, value_max, &screen);
+    let verified = verifying::verify(&archive, args.at, &endpoint, usize::try_from(args.value_max)?, &screen);
     screen.end();
     drop(node);
     let Some(verified) = verified? else { bail!("it was stopped before all was compared") };
@@ -62,14 +54,14 @@ struct Node {
 }
 
 impl Node {
-    /// Starts one with room for so much, on a Unix socket in `folder`.
-    fn start(folder: &Path, size: Size) -> anyhow::Result<Self> {
+    /// Starts one with room for so many bytes of items, and for values so large, on a Unix socket in `folder`.
+    fn start(folder: &Path, bytes: u64, value_max: u64) -> anyhow::Result<Self> {
         let socket = folder.join("verify.sock").display().to_string();
         let program = std::env::current_exe().context("this program does not know its path")?;
-        let room = 2 * (size.bytes + size.items * EACH);
-        // A MiB is what a node takes if it is told nothing, and a GiB the most.
-        let value_max = (size.largest + VALUE_REST).clamp(1 << 20, 1 << 30);
+        let room = bytes.saturating_mul(2);
         let mut command = Command::new(program);
+        // The largest that a node takes.
+        let value_max = value_max.clamp(1 << 20, 1 << 30);
         command.args([
             "serve",
             "--cluster",
@@ -82,15 +74,14 @@ impl Node {
             "-I",
             &value_max.to_string(),
         ]);
-        // A node wants room for two values and their bookkeeping.
+        // A node wants room for two of them and their bookkeeping.
         let least = MEMORY_REST + 3 * value_max;
-        let is_in_ram = room <= IN_RAM;
+        let is_in_ram = bytes <= IN_RAM;
         let memory = if is_in_ram { least + room } else { least };
         command.args(["-m", &(memory >> 20).to_string()]);
         if !is_in_ram {
-            // Of regions that have room for the largest value, a tier has a number at least, and some are always being emptied.
-            let regions = REGIONS * REGION_MIN.max(4 * value_max);
-            let tier = format!("{}:{}m", folder.join("tier").display(), (room + regions) >> 20);
+            // Of regions that have room for the largest value, a tier has 16 at least.
+            let tier = format!("{}:{}m", folder.join("tier").display(), ((room + 80 * value_max) >> 20) + 1024);
             command.args(["--flash", &tier]);
         }
         let log = std::fs::File::create(folder.join("log")).context("the folder for temporary files takes no file")?;
