@@ -46,7 +46,7 @@ SCRIPTS := .ci/run $(wildcard scripts/*.sh) fuzz/run.sh deploy/split/run.sh depl
 # $(call needs,FOR): `make setup`, where something is missing.
 needs = @scripts/setup.sh --check $(1) || $(MAKE) --no-print-directory setup FOR="$(1)"
 
-.PHONY: help setup run cluster install release-build deb image release test-packages test-monitoring test-helm build test test-engines test-zones test-regions measure-regions test-control test-warm hostile test-mixed test-stores bulk-days test-python test-clients test-console console-pages test-go test-java lint fuzz crash miri bench microbench
+.PHONY: help setup run cluster install release-build deb image release test-packages test-monitoring test-helm build test test-engines test-zones test-regions measure-regions test-control test-warm hostile test-mixed test-stores bulk-days test-python test-clients test-tls test-console console-pages test-go test-java lint fuzz crash miri bench microbench
 
 help:
 	@echo 'make setup         install what tests and lint need; FOR=clients for Go and Java. The others call it where something is missing'
@@ -67,6 +67,7 @@ help:
 	@echo 'make test-clients  real clients in Go and Java'
 	@echo 'make test-console  the console in a browser: every page, by keyboard, against axe; half a minute. SHOTS=1 writes docs/console/*.png'
 	@echo 'make console-pages how long its pages take with 18,000 instances'
+	@echo 'make test-tls      testssl.sh against a node; half a minute a listener'
 	@echo 'make lint          formatting, clippy, fuzz targets, documentation, links, scripts, spelling, circles of files, dependencies'
 	@echo 'make test-monitoring  dashboard and alerts against a real Prometheus; a minute'
 	@echo 'make test-helm     the chart, rendered and decoded; compiles Kubernetes types at first'
@@ -187,6 +188,11 @@ test-python: build
 	MONETA_BIN=$(SERVER) tests/clients/python/run.sh
 	MONETA_BIN=$(SERVER) tests/clients/through-proxy.sh tests/clients/python/run.sh
 	MONETA_BIN=$(SERVER) tests/clients/over-tls.sh tests/clients/python/run.sh
+
+# testssl.sh against what a node speaks.
+test-tls: build
+	$(call needs,tls)
+	MONETA_BIN=$(SERVER) tests/clients/over-tls.sh tests/clients/testssl.sh
 
 test-clients: test-go test-java
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what the named targets of the Makefile need, and nothing that is already there: packages of Debian, and the tools of
 # scripts/tool.sh in a cache folder. Nothing else in this repository installs anything.
-#   scripts/setup.sh [--check] build|test|monitoring|packages|zones|python|stores|clients|console|engines|lint...
+#   scripts/setup.sh [--check] build|test|monitoring|packages|zones|python|stores|tls|clients|console|engines|lint...
 # With --check nothing is installed; it fails if something is missing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -56,6 +56,10 @@ for target in "${@:-test}"; do
         need openssl openssl
         need_tool python-clients
         ;;
+    tls)
+        need openssl openssl
+        need testssl testssl.sh
+        ;;
     clients)
         need javac default-jdk-headless
         need mvn maven
@@ -90,7 +94,7 @@ for target in "${@:-test}"; do
         need_tool cargo-deny
         ;;
     *)
-        echo "usage: $0 [--check] build|test|monitoring|packages|zones|python|stores|clients|console|engines|lint..." >&2
+        echo "usage: $0 [--check] build|test|monitoring|packages|zones|python|stores|tls|clients|console|engines|lint..." >&2
         exit 2
         ;;
     esac

@@ -113,7 +113,7 @@ impl TlsFiles {
     pub fn known(&self) -> Result<Connector> {
         let [authorities, certificate, key] =
             [&self.authority, &self.of_client, &self.key_of_client].map(|path| Some(PemSource::File(path.clone())));
-        let tls = Tls::load(TlsConfig { authorities, certificate, key, revoked: None })?;
+        let tls = Tls::load(TlsConfig { authorities, certificate, key, ..TlsConfig::default() })?;
         Ok(Connector::Tls(tls.connector()?))
     }
 }

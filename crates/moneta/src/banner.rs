@@ -9,7 +9,8 @@ use moneta_server::config::{ListenAddress, Policy};
 use crate::drawing;
 use crate::options::contradictions;
 use crate::options::sections::access::{AUTH_FILE, ENABLE_SASL, USERS};
-use crate::options::sections::network::MAX_CONNECTIONS;
+use crate::options::sections::network::{self, MAX_CONNECTIONS};
+use crate::options::sections::tls::TLS_CERT;
 use crate::options::sections::workers::THREADS;
 use crate::options::settings::Settings;
 use crate::this_program;
@@ -80,20 +81,30 @@ fn plain(address: &ListenAddress) -> String {
     }
 }
 
-/// A shell line that stores and reads an item: bash alone is enough over TCP. None where clients have to log in first,
-/// as the line would show a password.
+/// A shell line that stores and reads an item: bash alone is enough over TCP, and openssl over TLS. None where clients have to log in
+/// first, as the line would show a password.
 fn try_it(settings: &Settings, reachable: &Reachable) -> Option<String> {
     if settings.get(&AUTH_FILE).is_some() || settings.get(&USERS).is_some() {
         return None;
     }
     const REQUESTS: &str = r"printf 'set greeting 0 60 5\r\nhello\r\nget greeting\r\nquit\r\n'";
     match &reachable.data.first()?.0 {
+        ListenAddress::Tcp(address) if speaks_tls(settings) => {
+            let place = SocketAddr::new(dialable(address.ip()), address.port());
+            Some(format!("({REQUESTS}; sleep 1) | openssl s_client -quiet -connect {place}"))
+        }
         ListenAddress::Tcp(address) => {
             let host = dialable(address.ip());
             Some(format!("exec 3<>/dev/tcp/{host}/{} && {REQUESTS} >&3 && cat <&3   (in bash)", address.port()))
         }
         ListenAddress::Unix { path, .. } => Some(format!("{REQUESTS} | nc -U {}   (netcat-openbsd)", path.display())),
     }
+}
+
+/// Whether the first listener of the options speaks TLS.
+fn speaks_tls(settings: &Settings) -> bool {
+    let of_listener = network::listen(settings).first().and_then(|address| address.tls);
+    of_listener.unwrap_or_else(|| settings.get(&TLS_CERT).is_some())
 }
 
 /// An address to connect to, for one that stands for all interfaces.

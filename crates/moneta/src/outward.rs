@@ -184,7 +184,13 @@ impl OutwardArgs {
     /// `None`: they say nothing.
     fn outward(self) -> anyhow::Result<Option<Outward>> {
         let Self { tls_ca, tls_cert, tls_key, tls_crl, tls_connect, login_file, .. } = self;
-        let config = TlsConfig { certificate: tls_cert, key: tls_key, authorities: tls_ca, revoked: tls_crl };
+        let config = TlsConfig {
+            certificate: tls_cert,
+            key: tls_key,
+            authorities: tls_ca,
+            revoked: tls_crl,
+            ..TlsConfig::default()
+        };
         if config.is_empty() && login_file.is_none() && tls_connect.is_none() {
             return Ok(None);
         }

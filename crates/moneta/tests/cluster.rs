@@ -95,7 +95,7 @@ fn who(folder: &Path, name: Option<&str>) -> Outward {
         certificate: name.and_then(|name| file(format!("{name}.pem"))),
         key: name.and_then(|name| file(format!("{name}.key"))),
         authorities: file("ca.pem".to_owned()),
-        revoked: None,
+        ..TlsConfig::default()
     });
     let connector = tls.and_then(|tls| tls.connector()).expect("the files are there");
     Outward { connector: Connector::Tls(connector), ..Outward::default() }

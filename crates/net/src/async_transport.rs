@@ -84,6 +84,15 @@ impl AsyncRead for AsyncTransport {
         if buffer.remaining() == 0 {
             return Poll::Ready(Ok(()));
         }
+        // What came with the end of the handshake, or was more than the reader had room for: no event tells of it, since the kernel
+        // has nothing left.
+        if self.transport.get_ref().holds_received() {
+            let received = self.transport.get_mut().receive_into(buffer.initialize_unfilled())?;
+            if let Received::Some { bytes, .. } = received {
+                buffer.advance(bytes);
+            }
+            return Poll::Ready(Ok(()));
+        }
         loop {
             let mut guard = ready!(self.transport.poll_read_ready_mut(context))?;
             match guard.get_inner_mut().receive_into(buffer.initialize_unfilled())? {

@@ -24,7 +24,7 @@ mod validity;
 
 pub use acceptor::TlsAcceptor;
 pub use client_certificates::ClientCertificates;
-pub use config::TlsConfig;
+pub use config::{MinVersion, TlsConfig};
 pub use connector::TlsConnector;
 pub use credentials::{PreparedTls, Tls};
 pub use encrypted::TlsSummary;

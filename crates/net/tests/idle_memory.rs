@@ -55,7 +55,7 @@ fn an_idle_connection_costs_what_tls_remembers_and_no_buffer() {
         certificate: file("certificate", &own.certificate),
         key: file("key", &own.key),
         authorities: file("authorities", authority.certificate()),
-        revoked: None,
+        ..TlsConfig::default()
     })
     .unwrap();
     let acceptor = tls.acceptor(ClientCertificates::Ask).unwrap();

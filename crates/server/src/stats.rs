@@ -169,6 +169,6 @@ fn settings(worker: &Worker, lister: &mut Lister<'_>) {
         lister.put("ssl_key", source(&certificates.config.key));
         lister.put("ssl_verify_mode", certificates.clients as u8);
         lister.put("ssl_ca_cert", source(&certificates.config.authorities));
-        lister.put("ssl_min_version", "tlsv1.2");
+        lister.put("ssl_min_version", format_args!("tlsv{}", certificates.config.min_version));
     }
 }

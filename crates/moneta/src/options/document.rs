@@ -100,7 +100,7 @@ line each that it changes nothing. What cannot be had is refused.
 
 const REFERENCE_EXTENDED: &str = "
 Of `-o`, `idle_timeout=SECONDS` sets the option of that name, and with `-Z` `ssl_chain_cert` sets `tls_cert`, `ssl_key` `tls_key`,
-`ssl_ca_cert` `tls_ca`, and `ssl_verify_mode` `tls_clients` (0: none, 1: ask, 2 and 3: require). These are taken, and the log says what they mean here; all others are
+`ssl_ca_cert` `tls_ca`, `ssl_verify_mode` `tls_clients` (0: none, 1: ask, 2 and 3: require), and `ssl_min_version` `tls_min_version` (0 to 2: 1.2, 3: 1.3). These are taken, and the log says what they mean here; all others are
 refused:
 
 | Name | Here |

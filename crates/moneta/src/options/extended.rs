@@ -19,7 +19,6 @@ const CONNECTIONS: &str = "connections over the limit are always told so and clo
 const BUFFERS: &str = "what is buffered for a client is bounded by --output-limit";
 const LOGS: &str = "the queue of a watcher has a fixed size";
 const PRIVILEGES: &str = "the node keeps the privileges that it is started with; -u gives them up";
-const VERSIONS: &str = "TLS 1.2 and 1.3 are spoken, and nothing older";
 const SUITES: &str =
     "the suites of TLS are those with forward secrecy and authenticated encryption, and cannot be chosen";
 const RECORDS: &str = "records are as large as what is sent, and the kernel does no TLS";
@@ -80,6 +79,7 @@ const RENAMED: &[(&str, &str)] = &[
     ("ssl_key", "tls_key"),
     ("ssl_ca_cert", "tls_ca"),
     ("ssl_verify_mode", "tls_clients"),
+    ("ssl_min_version", "tls_min_version"),
 ];
 
 /// The option that `-o NAME=VALUE` is here, and its value; `None` where it has no other name.
@@ -90,6 +90,9 @@ pub fn renamed<'a>(name: &str, value: &'a str) -> Option<(&'static str, &'a str)
         ("ssl_verify_mode", "0") => "none",
         ("ssl_verify_mode", "1") => "ask",
         ("ssl_verify_mode", "2" | "3") => "require",
+        // As memcached counts them; the first two are spoken no more.
+        ("ssl_min_version", "0" | "1" | "2") => "1.2",
+        ("ssl_min_version", "3") => "1.3",
         _ => value,
     };
     Some((key, value))
@@ -108,8 +111,6 @@ pub fn meaning(name: &str, value: &str) -> Extended {
         return Extended::Noted(TIER);
     }
     match (name, value) {
-        ("ssl_min_version", "0" | "1" | "2") => return Extended::Noted(VERSIONS),
-        ("ssl_min_version", _) => return Extended::Refused("TLS 1.2 is spoken beside 1.3, and cannot be turned off"),
         ("ssl_keyformat", "1" | "PEM") => return Extended::Noted("keys are in PEM"),
         ("ssl_keyformat", _) => return Extended::Refused("keys are in PEM"),
         ("ssl_ciphers", _) => return Extended::Refused(SUITES),
@@ -127,5 +128,5 @@ pub fn noted() -> impl Iterator<Item = (String, &'static str)> {
         let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
         (names.join(", "), *meaning)
     });
-    names.chain([("`ssl_min_version` up to 2".to_owned(), VERSIONS), ("`ext_*` but `ext_path`".to_owned(), TIER)])
+    names.chain([("`ext_*` but `ext_path`".to_owned(), TIER)])
 }

@@ -81,7 +81,7 @@ pub fn client_of(authorities: &Path, issued: Option<&Issued>) -> Arc<Tls> {
         certificate: issued.map(|issued| file("cert.pem", &issued.certificate)),
         key: issued.map(|issued| file("key.pem", &issued.key)),
         authorities: Some(PemSource::File(authorities.into())),
-        revoked: None,
+        ..TlsConfig::default()
     };
     Tls::load(config).expect("the files fit")
 }

@@ -1,5 +1,7 @@
 //! Options that do not fit together, and memcached's spelling.
 
+use std::process::{Command, Stdio};
+
 use crate::common::{Node, moneta, refused};
 use crate::files::{Files, ask, connect, metric};
 
@@ -34,6 +36,38 @@ fn stats(stream: &mut moneta_net::Stream, request: &str) -> String {
 }
 
 #[test]
+fn the_line_to_try_works_over_tls() {
+    let files = Files::new();
+    let (certificate, key) = (files.name("cert.pem"), files.name("key.pem"));
+    let node =
+        Node::run(&mut moneta(&["serve", "-p", "0", "--admin", "off", "--tls-cert", &certificate, "--tls-key", &key]));
+    let line = node.screen.iter().find_map(|line| line.strip_prefix("try it")).expect("a line to try");
+    let tried = Command::new("bash").args(["-c", line]).output().expect("bash runs");
+    let tried = String::from_utf8_lossy(&tried.stdout);
+    assert!(tried.contains("STORED\r\n") && tried.contains("hello\r\n"), "{line}: {tried}");
+}
+
+#[test]
+fn nothing_older_than_the_oldest_version_is_spoken() {
+    let files = Files::new();
+    let (certificate, key) = (files.name("cert.pem"), files.name("key.pem"));
+    let extended = format!("ssl_chain_cert={certificate},ssl_key={key},ssl_min_version=3");
+    for (flags, speaks) in
+        [(["-Z", "-o", &extended], [false, true]), (["--tls-cert", &certificate, "--tls-key"], [true, true])]
+    {
+        let flags = flags.into_iter().chain((flags[0] != "-Z").then_some(key.as_str()));
+        let node = Node::run(moneta(&["serve", "-p", "0", "--admin", "127.0.0.1:0", "--admin-tls", "off"]).args(flags));
+        let address = node.address().to_string();
+        let shakes_hands = ["-tls1_2", "-tls1_3"].map(|version| {
+            let client =
+                Command::new("openssl").args(["s_client", "-connect", &address, version]).stdin(Stdio::null()).output();
+            client.expect("openssl runs").status.success()
+        });
+        assert_eq!(shakes_hands, speaks);
+    }
+}
+
+#[test]
 fn a_key_may_stand_with_its_certificate() {
     let mut files = Files::new();
     let issued = files.authority.issue(&moneta_certificates::Wanted::hosts(["127.0.0.1"])).expect("a certificate");
@@ -51,7 +85,7 @@ fn what_does_not_fit_is_refused_by_name() {
     let cases: &[(&[&str], &str)] = &[
         (&["-Z"], "-Z (--enable-ssl): TLS takes a certificate"),
         (&["-o", &chain], "-o ssl_chain_cert: it takes -Z"),
-        (&["-Z", "--tls-cert", &certificate, "-o", "ssl_min_version=3"], "-o ssl_min_version: TLS 1.2"),
+        (&["-Z", "--tls-cert", &certificate, "-o", "ssl_min_version=4"], "tls_min_version"),
         (&["-Z", "--tls-cert", &certificate, "-o", "ssl_ciphers=RC4"], "-o ssl_ciphers: the suites"),
         (&["-Z", "--tls-cert", &certificate, "-o", "ssl_verify_mode=9"], "tls_clients"),
         (&["--tls-key", &key], "tls_key"),

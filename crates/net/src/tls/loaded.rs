@@ -9,7 +9,6 @@ use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKey
 use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{NoServerSessionStorage, ProducesTickets, WebPkiClientVerifier};
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
-use rustls::version::{TLS12, TLS13};
 use rustls::{CipherSuite, ClientConfig, RootCertStore, ServerConfig};
 
 use super::admission::Admission;
@@ -59,7 +58,7 @@ impl Loaded {
                 }
             };
             let ticketer = before.and_then(|before| before.ticketer(clients));
-            *place = Some((serve(own, admission.as_ref(), ticketer, &provider)?, admission));
+            *place = Some((serve(config, own, admission.as_ref(), ticketer, &provider)?, admission));
         }
         let connecting = match &roots {
             None => None,
@@ -175,6 +174,7 @@ fn client_verifier(
 }
 
 fn serve(
+    config: &TlsConfig,
     own: &Arc<CertifiedKey>,
     admission: Option<&Admission>,
     ticketer: Option<Arc<dyn ProducesTickets>>,
@@ -182,7 +182,7 @@ fn serve(
 ) -> Result<Arc<ServerConfig>, TlsError> {
     let failed = |error| TlsError::new("TLS of listeners", error);
     let builder = ServerConfig::builder_with_provider(Arc::clone(provider));
-    let builder = builder.with_protocol_versions(&[&TLS13, &TLS12]).map_err(failed)?;
+    let builder = builder.with_protocol_versions(config.min_version.spoken()).map_err(failed)?;
     let builder = match admission {
         None => builder.with_no_client_auth(),
         Some(admission) => builder.with_client_cert_verifier(Arc::clone(&admission.verifier)),
@@ -220,7 +220,7 @@ fn connect(
         (suite.tls13().is_none(), !is_quick)
     });
     let builder = ClientConfig::builder_with_provider(Arc::new(quick));
-    let builder = builder.with_protocol_versions(&[&TLS13, &TLS12]);
+    let builder = builder.with_protocol_versions(config.min_version.spoken());
     let builder = builder.map_err(|error| TlsError::new("TLS to servers", error))?.with_webpki_verifier(verifier);
     let mut connecting = match own {
         None => builder.with_no_client_auth(),

@@ -1,5 +1,7 @@
 //! Both sides of TLS over loopback.
 
+#[cfg(feature = "tokio")]
+mod asynchronous;
 mod files;
 mod storm;
 mod stream;
@@ -15,7 +17,7 @@ use std::time::Duration;
 use moneta_certificates::{Authority, Issued, Wanted};
 use tempfile::TempDir;
 
-use super::{ClientCertificates, PemSource, Tls, TlsAcceptor, TlsConfig, TlsConnector};
+use super::{ClientCertificates, MinVersion, PemSource, Tls, TlsAcceptor, TlsConfig, TlsConnector};
 use crate::address::Address;
 use crate::endpoint::{Connector, Endpoint};
 use crate::host_port::HostPort;
@@ -58,6 +60,7 @@ impl Process {
             key: file("key", issued.map(|issued| issued.key.as_str())),
             authorities: file("authorities", Some(authorities)),
             revoked: file("revoked", revoked),
+            min_version: MinVersion::default(),
         };
         let tls = Tls::load(config).unwrap();
         Self { folder, tls }

@@ -91,7 +91,7 @@ impl Certificates {
             certificate: Some(PemSource::File(self.certificate(users::OPERATOR))),
             key: Some(PemSource::File(self.key(users::OPERATOR))),
             authorities: Some(PemSource::File(self.authority())),
-            revoked: None,
+            ..TlsConfig::default()
         })?;
         Ok(Outward { connector: Connector::Tls(tls.connector()?), log_in: LogIn::None })
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::Context;
-use moneta_net::{ClientCertificates, Tls, TlsAcceptor, TlsConfig};
+use moneta_net::{ClientCertificates, MinVersion, Tls, TlsAcceptor, TlsConfig};
 use moneta_options::declaration::Opt;
 use moneta_options::kinds::numbers::{Number, Seconds};
 use moneta_options::kinds::words::Choice;
@@ -56,6 +56,11 @@ section! {
     )
     .when("require where only clients with a certificate of tls_ca may connect.");
 
+    /// The oldest version of TLS that is spoken, to clients and to other servers.
+    TLS_MIN_VERSION: Choice<MinVersion> =
+        Opt::new("tls_min_version", Choice(&[("1.2", MinVersion::Tls12), ("1.3", MinVersion::Tls13)]), MinVersion::default)
+            .when("1.3 where no client is older than that, or a rule asks for it.");
+
     /// How long a client's handshake of TLS may take.
     TLS_HANDSHAKE_TIMEOUT: Seconds =
         Opt::new("tls_handshake_timeout", Seconds { min: 1, max: 300 }, || HandshakeLimits::default().timeout)
@@ -92,6 +97,7 @@ pub fn config(options: &Values) -> TlsConfig {
         key: options.get(&TLS_KEY),
         authorities: options.get(&TLS_CA),
         revoked: options.get(&TLS_CRL),
+        min_version: options.get(&TLS_MIN_VERSION),
     }
 }
 
