@@ -10,8 +10,8 @@ use super::document::{Job, JobState, Task, TaskState, changed};
 use crate::commits::{Act, Draft, Who, unix_ms};
 use crate::control::Control;
 use crate::error::Refusal;
-use crate::instances::{act, put_topology, short};
-use crate::names;
+use crate::instances::{act, put_topology};
+use crate::names::{self, short};
 use crate::state::{Environment, State};
 use crate::topology::Change;
 

@@ -36,7 +36,7 @@ impl Files<'_> {
             certificate: certificate.and_then(|name| source(format!("{name}.pem"))),
             key: certificate.and_then(|name| source(format!("{name}.key"))),
             authorities: source("ca.pem".into()),
-            revoked: None,
+            ..TlsConfig::default()
         });
         let log_in = log_in.map(|line| {
             let path = file(self.0, "login", line);

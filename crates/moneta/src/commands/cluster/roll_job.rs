@@ -15,8 +15,8 @@ use moneta_link::worker::{End, Held, Word, Worker};
 use moneta_link::{Control, ControlError};
 use serde_json::json;
 
-use super::plan::Plan;
-use super::plane::{APP, Plane};
+use super::plan::{APP, Plan};
+use super::plane::Plane;
 use super::process;
 use super::roll::{Before, Member, Owner, RollArgs, restart, roll};
 use crate::commands::job;
