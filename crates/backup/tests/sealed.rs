@@ -60,6 +60,6 @@ fn a_segment_is_read_by_its_key_alone_and_a_record_by_all() {
     fs::write(&path, &stored[..stored.len() - 100]).expect("it can be written");
     assert!(read(&own, "a/0.segment").is_err());
     let archive: Arc<dyn Archive> = Arc::new(Directory::open(folder.path()).expect("it is there"));
-    let error = Sealed::new(archive, vec!["age1wrong".to_owned()], None).err().expect("it is no key");
+    let Err(error) = Sealed::new(archive, vec!["age1wrong".to_owned()], None) else { panic!("it is no key") };
     assert!(error.to_string().contains("no public key of age"), "{error}");
 }

@@ -146,7 +146,7 @@ fn every_option_can_be_set_by_its_environment_variable() {
             "zone" | "app" | "ack" | "read_fallback" | "retry_budget" => PROXY,
             _ if ["node_", "eject_", "hint_", "app_"].iter().any(|of| option.starts_with(of)) => PROXY,
             "catch_up" => &["config", "--json", "--cluster"],
-            "catch_up_as" => &["config", "--json", "--cluster", "--catch-up", "t.toml"],
+            "catch_up_as" | "fill_from" | "fill_rate" => &["config", "--json", "--cluster", "--catch-up", "t.toml"],
             _ if option.starts_with("remote_") => &["config", "--json", "--l2", "remote:/x"],
             _ => &["config", "--json"],
         };

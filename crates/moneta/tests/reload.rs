@@ -205,6 +205,7 @@ fn every_option_that_the_reference_says_to_change_changes() {
         ("drain_timeout", "\"9s\"".into()),
         ("dump_timeout", "\"9s\"".into()),
         ("enable_shutdown", "true".into()),
+        ("hot_keys", "\"off\"".into()),
         ("idle_timeout", "\"900s\"".into()),
         ("lame_duck", "\"1s\"".into()),
         ("log_level", "\"debug\"".into()),
@@ -216,6 +217,8 @@ fn every_option_that_the_reference_says_to_change_changes() {
         ("max_operations", "99".into()),
         ("memory", "\"99m\"".into()),
         ("output_limit", "\"99k\"".into()),
+        ("slow_log_bytes", "\"99k\"".into()),
+        ("slow_log_time", "\"99ms\"".into()),
         ("verbose", "1".into()),
     ];
     let told = changed.iter().map(|(key, _)| (*key).to_owned());

@@ -237,13 +237,9 @@ impl World {
 
     fn arrive(&mut self, mut message: Message) {
         let region = &self.regions[message.to];
-        match (&mut message.change, self.guard) {
-            (Change::Set(set), Guard::Versions) => {
-                // A version of now, whatever it was.
-                set.meta.cas =
-                    Version::new(Version::at(region.clock.millis()).local() + 1, set.meta.version().origin()).0;
-            }
-            _ => {}
+        if let (Change::Set(set), Guard::Versions) = (&mut message.change, self.guard) {
+            // A version of now, whatever it was.
+            set.meta.cas = Version::new(Version::at(region.clock.millis()).local() + 1, set.meta.version().origin()).0;
         }
         let applying = Applying { mode: Mode::Full, flush: false, began: 0 };
         let ended = pollster::block_on(finish(begin(&region.store, &Cx::outside(), &message.change, applying)));

@@ -24,8 +24,11 @@ fn a_file_says_what_an_app_is_to_be() {
     let topology = || control.good("GET", "/v1/default/topologies/feed", &Value::Null);
     assert_eq!((topology()["epoch"].clone(), topology()["replicas"][1]["name"].clone()), (json!(1), json!("b")));
     // Nodes of two versions, one in the wrong zone, and a spare.
+    // Those that hold slots take connections: else a spare would get theirs.
+    let nodes = [(); 3].map(|()| std::net::TcpListener::bind(("127.0.0.1", 0)).expect("a free port"));
+    let ports = nodes.each_ref().map(|node| node.local_addr().expect("it listens").port());
     for (id, replica, zone, version, port) in
-        [("i0", "a", "a", "2", 1), ("i1", "b", "a", "1", 2), ("i2", "a", "a", "2", 3)]
+        [("i0", "a", "a", "2", ports[0]), ("i1", "b", "a", "1", ports[1]), ("i2", "a", "a", "2", ports[2])]
     {
         let record = json!({ "kind": "node", "addresses": { "cache": format!("127.0.0.1:{port}") }, "zone": zone, "version": version,
             "replica": replica, "slot": format!("{replica}0"), "status": "UP", "renew_every_s": 300 });
@@ -40,7 +43,9 @@ fn a_file_says_what_an_app_is_to_be() {
     assert_eq!((is_equal, said.trim_end()), (false, expected.join("\n").as_str()));
     let (_, said) = app("status", two, &[]);
     assert!(
-        said.lines().any(|line| line.contains("b/b0") && line.contains("127.0.0.1:2") && line.contains("UP")),
+        said.lines().any(|line| line.contains("b/b0")
+            && line.contains(&format!("127.0.0.1:{}", ports[1]))
+            && line.contains("UP")),
         "{said}"
     );
     // What moves keys takes a word, and goes one replica at a time.

@@ -78,9 +78,11 @@ pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
                 scope.spawn(move || working.run(name))
             })
             .collect();
-        let ended = threads.into_iter().map(|thread| thread.join());
-        ended
-            .fold(Ok(()), |all, ended| all.and(ended.unwrap_or_else(|_| Err(anyhow::anyhow!("a thread has panicked")))))
+        let mut all = Ok(());
+        for thread in threads {
+            all = all.and(thread.join().unwrap_or_else(|_| Err(anyhow::anyhow!("a thread has panicked"))));
+        }
+        all
     })
 }
 
