@@ -43,7 +43,7 @@ fn both() -> &'static Both {
             certificate: file("cert.pem", &issued.certificate),
             key: file("key.pem", &issued.key),
             authorities: file("ca.pem", authority.certificate()),
-            revoked: None,
+            ..TlsConfig::default()
         };
         let tls: Arc<Tls> = Tls::load(config).expect("the files fit");
         std::fs::remove_dir_all(&folder).expect("they are read");

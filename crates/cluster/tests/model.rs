@@ -14,7 +14,10 @@ use moneta_testkit::suite::{self, Operation, Options, SuiteConfig};
 fn asks(operation: &Operation) -> bool {
     match operation {
         Operation::Get { request, .. } => {
-            request.new_cas.is_none() && !request.claim && request.touch.is_none_or(|touch| touch == Exptime::NEVER)
+            // A longer life reaches the other copies with the mark that it was fetched, by which other regions are told of it.
+            let is_marked = request.touch.is_none() || request.bump;
+            let never = request.touch.is_none_or(|touch| touch == Exptime::NEVER);
+            request.new_cas.is_none() && !request.claim && never && is_marked
         }
         Operation::Set { request, .. } => request.new_cas.is_none(),
         Operation::Delete { request, .. } => request.new_cas.is_none() && !request.drop_value,

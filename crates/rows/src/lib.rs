@@ -13,7 +13,7 @@
 //! | module | what it holds |
 //! |---|---|
 //! | [`files`] | which files, in which order, how they are compressed |
-//! | [`cell`], [`format`] | rows as cells |
+//! | [`cell`], [`mod@format`] | rows as cells |
 //! | [`mapping`] | which columns make key, value, time to live and flags |
 //! | [`checkpoint`] | how far a load is |
 //! | `bad` | the file of bad rows |
