@@ -31,8 +31,8 @@ const CALLS: [&str; 12] = [
     "sendto",
     "shutdown",
 ];
-/// What is never shipped and plays clients that misbehave, or sees to it that they do.
-const TOOLS: [&str; 1] = ["testkit"];
+/// What is never shipped and plays clients: those that misbehave, and fleets of thousands.
+const TOOLS: [&str; 2] = ["campaigns", "testkit"];
 
 /// The names that a text takes from `rustix::net`, by `use` or by path.
 fn of_rustix(text: &str) -> Vec<&str> {
