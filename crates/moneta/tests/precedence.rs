@@ -108,6 +108,7 @@ const SAMPLES: &[&str] = &[
     "error",
     "host:7",
     "ask",
+    "1.3",
 ];
 
 /// What `moneta config --json` says of `option`, if it accepts the options.
