@@ -61,8 +61,25 @@ impl HttpService for Requester {
 
 /// What a request died of, as far as it decides whether it is tried again.
 fn failure(error: hyper_util::client::legacy::Error) -> HttpError {
-    let kind = if error.is_connect() { HttpErrorKind::Connect } else { kind(&error) };
+    let kind = match error.is_connect() {
+        // A certificate that is not believed is not believed the next time, either.
+        true if is_refusal(&error) => HttpErrorKind::Unknown,
+        true => HttpErrorKind::Connect,
+        false => kind(&error),
+    };
     HttpError::new(kind, error)
+}
+
+/// Whether TLS failed, or the address cannot be had: what is no error of the system.
+fn is_refusal(error: &(dyn Error + 'static)) -> bool {
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        if let Some(error) = error.downcast_ref::<io::Error>() {
+            return matches!(error.kind(), io::ErrorKind::Other | io::ErrorKind::InvalidInput);
+        }
+        cause = error.source();
+    }
+    false
 }
 
 fn kind(error: &(dyn Error + 'static)) -> HttpErrorKind {

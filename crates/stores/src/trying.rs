@@ -5,6 +5,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use object_store::Error;
+use object_store::client::{HttpError, HttpErrorKind};
 
 use crate::failure;
 
@@ -20,8 +21,21 @@ pub(crate) fn tried<T>(mut call: impl FnMut() -> object_store::Result<T>) -> io:
         tries += 1;
         match call() {
             Ok(done) => return Ok(done),
-            Err(Error::Generic { .. }) if tries < TRIES_WHOLE => sleep(PAUSE),
+            Err(error @ Error::Generic { .. }) if tries < TRIES_WHOLE && broke_off(&error) => sleep(PAUSE),
             Err(error) => return Err(failure::of(error)),
         }
     }
+}
+
+/// Whether there was a connection at least: that none could be made was tried often enough, and a certificate that is not believed
+/// stays so.
+fn broke_off(error: &Error) -> bool {
+    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(error) = cause {
+        if let Some(error) = error.downcast_ref::<HttpError>() {
+            return !matches!(error.kind(), HttpErrorKind::Connect | HttpErrorKind::Unknown);
+        }
+        cause = error.source();
+    }
+    true
 }
