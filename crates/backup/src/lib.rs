@@ -1,7 +1,7 @@
 //! Backups of nodes: what they held, and everything that changed since, in an archive from which any moment is restored.
 //!
 //! ```text
-//! ARCHIVE/archive.json                        whether it is encrypted, and for whom
+//! ARCHIVE/archive.json                        whether it is encrypted, and the public keys
 //! ARCHIVE/slots/SLOT/bases/000000/…           a chain of segments: all that the node held
 //! ARCHIVE/slots/SLOT/bases/000000.json        makes the base exist: of which moment it is, and where in the changes it stands
 //! ARCHIVE/slots/SLOT/parts/000000.json        a part of the changes begins: at which cursor, after which part

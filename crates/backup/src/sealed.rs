@@ -1,6 +1,6 @@
 //! Segments that only those can read who have a key, by the format of age (age-encryption.org/v1).
 //!
-//! Records stay readable: they have cursors, times, counts and hashes, and no keys or values. So whoever makes a backup needs no
+//! Records stay readable: they have cursors, times, counts and hashes, and no keys or values. So a process that makes a backup needs no
 //! key that reads one, and retention and lists need none either.
 
 use std::fmt;

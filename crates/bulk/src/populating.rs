@@ -44,7 +44,7 @@ pub struct PopulateConfig {
     pub value_max: usize,
     /// Keeps how far it is; of no use where work is shared.
     pub cursor_file: Option<PathBuf>,
-    /// With whom the work is shared.
+    /// The processes that share the work.
     pub share: Option<Share>,
     /// Files of Cachemover are read also where their sum does not match.
     pub any_sum: bool,
@@ -65,7 +65,7 @@ pub struct Populated {
     pub segments: u64,
 }
 
-/// With whom the work is shared.
+/// The processes that share the work.
 #[derive(Clone, Debug)]
 pub struct Share {
     /// All who name the same share the work. A second target, or a second time, needs another.

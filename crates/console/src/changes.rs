@@ -1,4 +1,5 @@
-//! Tells browsers that something of an environment has changed: server-sent events that say no more than that, at most one a second, after which
+//! Tells browsers that something of an environment has changed: server-sent events that say no more than that, at most one a
+//! second, after which
 //! a page fetches what it shows again; and a tick every few seconds, since what travels with renewals changes all the time.
 
 use std::sync::Arc;

@@ -39,7 +39,7 @@ pub(crate) struct AppLine {
     pub(crate) epoch: u64,
     pub(crate) replicas: usize,
     pub(crate) slots: usize,
-    /// Slots that nobody holds, or whose holder is away.
+    /// Slots without a holder, or with one that is away.
     pub(crate) vacant: usize,
 }
 

@@ -34,7 +34,7 @@ pub struct Nodes {
 }
 
 impl Nodes {
-    /// Asks them as `outward` says: over TLS or not, and as whom.
+    /// Asks them as `outward` says: over TLS or not, and as which user.
     pub fn new(outward: Outward) -> Self {
         Self { outward, turns: Semaphore::new(AT_ONCE) }
     }

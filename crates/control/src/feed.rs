@@ -5,7 +5,8 @@
 //!  put ... put ... delete   last values in the order of revisions
 //!  at INCARNATION:REV       all up to there was told; again every five seconds
 //! ```
-//! A reader is a place in the journal, which is the same at each member that shares the ledger: nothing is kept for one that does not read but what its connection has taken. It begins anew
+//! A reader is a place in the journal, which is the same at each member that shares the ledger: nothing is kept for one that does
+//! not read but what its connection has taken. It begins anew
 //! where its place is of another incarnation, or from before what the journal reaches. It ends where this process falls out of step.
 
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Jobs: long work that outlives whoever began it, in tasks that workers take on.
+//! Jobs: long work in tasks that workers claim. A job outlives the process that began it.
 //!
 //! A job is a document with tasks, one value of the ledger. A worker claims a task under a term, which grows by one with each claim;
 //! it renews the claim with its progress, in RAM alone, and commits checkpoints, which take effect only under the term in force. A

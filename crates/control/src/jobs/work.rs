@@ -57,7 +57,7 @@ pub struct Said {
     /// How far it is, for people.
     #[serde(default)]
     pub progress: Option<Value>,
-    /// How far it is, for whom the task is given to next: written down.
+    /// The progress, written down for the worker that gets the task next.
     #[serde(default)]
     pub checkpoint: Option<Value>,
     /// It works on it no more.

@@ -38,7 +38,8 @@ struct RepairArgs {
     /// The other one, in the same way
     #[arg(value_name = "B")]
     b: String,
-    /// The topology whose replicas A and B name; its nodes have admin addresses. A TOML file, or what else --topology of `moneta proxy` takes
+    /// The topology whose replicas A and B name; its nodes have admin addresses. A TOML file, or what else --topology of `moneta
+    /// proxy` takes
     #[arg(long, value_name = "SOURCE")]
     topology: Option<String>,
     /// The topology of another region, whose replica B names: what is repaired is then written to all copies of the region

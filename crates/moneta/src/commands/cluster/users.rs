@@ -1,5 +1,6 @@
 //! Users of a cluster for trying: each knows as little as it needs. Nodes know proxies, each other and the operator; proxies know
-//! the app and the operator; the control plane knows nodes, proxies and the operator. All are known by certificate; the app has a secret, too.
+//! the app and the operator; the control plane knows nodes, proxies and the operator. All are known by certificate; the app has a
+//! secret, too.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
