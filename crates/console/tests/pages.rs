@@ -398,7 +398,7 @@ fn a_browser_is_told_that_something_has_changed() {
 
 /// How long pages take, for docs/console.md: `make console-pages`.
 #[test]
-#[ignore = "measures, on a machine at rest"]
+#[ignore = "measures, on a machine at rest: make console-pages"]
 fn pages_of_eighteen_thousand_instances() {
     let served = Served::start(fleet(18_000));
     let renewals: Vec<Value> = (0..200)
