@@ -280,7 +280,9 @@ impl Reload {
         tracing::info!("reloaded");
         self.note(Event::Reloaded);
         let after_restart = outcomes.iter().flat_map(|(_, outcome)| outcome.after_restart.iter().copied()).collect();
-        let is_given = |key: &str| properties.get(key).is_some() && properties::may_set(key);
+        let is_given = |key: &str| {
+            properties.get(key).is_some() && properties::may_set(key) && properties::is_meant(key, wanted.is_proxy())
+        };
         let is_stronger = |option: &&dyn Declaration| {
             is_given(option.about().key) && !matches!(wanted.origin(*option), Origin::Property(_))
         };

@@ -46,6 +46,8 @@ fn properties_take_effect_all_or_none_and_are_kept() {
                 property("global/idle_timeout", 1, &json!("7m")),
                 property("app=app/max_connections", 2, &json!(500)),
                 property("zone=b/max_connections", 3, &json!(9)),
+                // For the proxies of the app: a node has no use for it.
+                property("app=app/ack", 3, &json!("all")),
                 property("global/login_file", 4, &json!("/nowhere")),
                 at("x:4"),
             ]);

@@ -71,11 +71,12 @@ impl Resolved {
             refusals.extend(read.err());
         }
         let (flags, extended, environment) = (Flags(matches), OfExtended(matches), Environment(environment));
-        // What says where it is says nothing of the rest.
+        // Where saved options are, and whether this is a proxy, is said by none of these two.
         let of_path = gather(&sections::ALL, &[&flags, &extended, &environment, &file], &mut Vec::new());
         let saved = of_path.get(&SAVED_OPTIONS).map(|path| Saved::read(&path, &sections::ALL, &mut refusals));
         let saved = saved.transpose()?.unwrap_or_default();
-        let properties = OfControl(properties);
+        let is_proxy = !apps.is_empty() || of_path.is_set(&sections::proxy::TOPOLOGY);
+        let properties = OfControl { properties, is_proxy };
         let sources: [&dyn Source; 7] = [set, &flags, &extended, &environment, &properties, &saved, &file];
         let values = gather(&sections::ALL, &sources, &mut refusals);
         refusals.extend(flags::refuse_tls(matches, values.get(&TLS_CERT).is_some()));
