@@ -38,12 +38,21 @@ pub fn follow(
         }
         return Ok(());
     };
+    warn_of_what_is_nowhere(users, settings, listeners);
+    follow_file(Some(users), settings, audit)
+}
+
+/// Follows the file of users of a process without listeners for clients; warns where everybody can read it.
+///
+/// # Errors
+/// If the system has no thread.
+pub fn follow_file(users: Option<&Arc<Users>>, settings: &Values, audit: Option<&Arc<Audit>>) -> anyhow::Result<()> {
+    let Some(users) = users else { return Ok(()) };
     if let Some(path) = settings.get(&USERS)
         && std::fs::metadata(&path).is_ok_and(|found| found.mode() & 0o004 != 0)
     {
         tracing::warn!(file = %path.display(), "everybody can read the file of users; chmod 600 it");
     }
-    warn_of_what_is_nowhere(users, settings, listeners);
     let audit = audit.cloned();
     users.follow(move |users| note_users(users, audit.as_deref())).context("no thread follows the file of users")
 }

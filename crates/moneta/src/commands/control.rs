@@ -20,7 +20,6 @@ use moneta_control::{Access, Control, ControlConfig, Watched, eureka, pages};
 use moneta_ledger::Ledger;
 use moneta_net::HostPort;
 use moneta_options::declaration::Declaration;
-use moneta_options::stray;
 use moneta_options::subscribers::Subscribers;
 use moneta_options::values::Values;
 use moneta_process::Process;
@@ -32,9 +31,9 @@ use moneta_process::startup::Startup;
 
 use crate::admin_access;
 use crate::control_access::ByUsers;
+use crate::options::misspelt;
 use crate::options::of_control::{self, ADVERTISE, DATA, EUREKA, EUREKA_ENVIRONMENT, LISTEN, RENEW_EVERY};
 use crate::options::sections;
-use crate::options::sections::access::note_users;
 use crate::options::sections::operation::{self, LAME_DUCK};
 use crate::options::sections::tls;
 use crate::{outward, properties, this_program, tls_files, users};
@@ -90,16 +89,9 @@ pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     raise_descriptors(listeners * limits().connections() as u64 + DESCRIPTORS);
     let mut process =
         begin(&options, &address, AdminConfig { limits: limits(), names: named(&desk, &address, &options), ..desk })?;
-    for (variable, option) in stray::misspelt(&of_control::ALL, std::env::vars_os().map(|(name, _)| name)) {
-        tracing::warn!(variable, "not an option and ignored; did you mean {option}?");
-    }
+    misspelt::warn(&of_control::ALL);
     process.phases().set_lame_duck(options.get(&LAME_DUCK));
-    if let Some(users) = &users {
-        let audit = audit.clone();
-        users
-            .follow(move |users| note_users(users, audit.as_deref()))
-            .context("no thread follows the file of users")?;
-    }
+    users::follow_file(users.as_ref(), &options, audit.as_ref())?;
     let certificates = tls::certificates(&options, tls.as_ref());
     certificates.as_ref().map(tls_files::follow).transpose().context("no files are looked at")?;
     let outward = outward::of(&options, tls.as_ref())?;

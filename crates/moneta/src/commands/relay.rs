@@ -14,7 +14,6 @@ use moneta_cluster::{Cluster, Topology};
 use moneta_link::{Control, ControlSource, ControlUrl, Epochs};
 use moneta_net::Outward;
 use moneta_options::report::Origin;
-use moneta_options::stray;
 use moneta_options::values::{Values, Written};
 use moneta_process::Process;
 use moneta_process::desk::About;
@@ -28,11 +27,11 @@ use moneta_store::{Clock, KeyHash, Origin as Writer, Store, component};
 
 use crate::admin_access;
 use crate::options::kinds::topology::Source;
+use crate::options::misspelt;
 use crate::options::of_relay::{
     self, ADMIN, BACK, COMPRESS, COPY, FLUSH, FROM, FROM_CONTROL, LAG_MAX, MODE, PATIENCE, PREFIX, PROBE, RATE, REGION,
     REPAIR, STATE_DIR, TO, VALUE_MAX, WORKERS,
 };
-use crate::options::sections::access::note_users;
 use crate::options::sections::cluster::WRITER_ID;
 use crate::options::sections::control::{CONTROL, ENV};
 use crate::options::sections::memory::MAX_ITEM_SIZE;
@@ -66,16 +65,9 @@ pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     let (audit, users) = (users::audit(&options)?, users::open(&options)?);
     let desk = admin_access::config(&options, tls.as_ref(), users.as_ref(), audit.as_ref())?;
     let mut process = begin(&options, desk)?;
-    for (variable, option) in stray::misspelt(&of_relay::ALL, std::env::vars_os().map(|(name, _)| name)) {
-        tracing::warn!(variable, "not an option and ignored; did you mean {option}?");
-    }
+    misspelt::warn(&of_relay::ALL);
     process.phases().set_lame_duck(options.get(&LAME_DUCK));
-    if let Some(users) = &users {
-        let audit = audit.clone();
-        users
-            .follow(move |users| note_users(users, audit.as_deref()))
-            .context("no thread follows the file of users")?;
-    }
+    users::follow_file(users.as_ref(), &options, audit.as_ref())?;
     let certificates = tls::certificates(&options, tls.as_ref());
     certificates.as_ref().map(tls_files::follow).transpose().context("no files are looked at")?;
     process.answer_signals(|| {

@@ -10,7 +10,6 @@ use moneta_admin::{AdminConfig, AdminError, Route, tasks};
 use moneta_cluster::Apps;
 use moneta_net::{Outward, Tls};
 use moneta_options::report::Refused;
-use moneta_options::stray;
 use moneta_options::subscribers::Subscribers;
 use moneta_process::Process;
 use moneta_process::desk::About;
@@ -33,6 +32,7 @@ use crate::filling;
 use crate::linked::Link;
 use crate::options::app::AppSettings;
 use crate::options::flags;
+use crate::options::misspelt;
 use crate::options::resolve::Resolved;
 use crate::options::sections::network::BATCH_PORT;
 use crate::options::sections::{self, access, cluster, memory, network, operation, proxy, tls, workers};
@@ -151,9 +151,7 @@ fn begin(startup: Startup, settings: &Settings, desk: AdminConfig) -> anyhow::Re
 
 /// Logs what was given and changes nothing.
 fn note(matches: &ArgMatches) {
-    for (variable, option) in stray::misspelt(&sections::ALL, std::env::vars_os().map(|(name, _)| name)) {
-        tracing::warn!(variable, "not an option and ignored; did you mean {option}?");
-    }
+    misspelt::warn(&sections::ALL);
     for (flag, meaning) in flags::note_foreign(matches) {
         tracing::warn!(flag, "changes nothing: {meaning}");
     }

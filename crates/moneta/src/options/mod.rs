@@ -10,6 +10,7 @@ pub mod foreign;
 pub mod kinds;
 pub mod listener;
 pub mod machine;
+pub mod misspelt;
 pub mod of_control;
 pub mod of_relay;
 pub mod resolve;
