@@ -47,7 +47,11 @@ for node in $nodes; do
     ways+=("$port=$node")
     edit+=(-e "s/$node\"/127.0.0.1:$port\"/")
 done
-cut() { kill "$link" && wait "$link" 2>/dev/null || true; link=; }
+cut() {
+    kill "$link" || true
+    wait "$link" 2>/dev/null || true
+    link=
+}
 heal() { python3 "$here/link.py" 0.04 "${ways[@]}" & link=$!; }
 heal
 sed "${edit[@]}" -e 's/^epoch = .*/epoch = 2/' "$dir/region-1/outside.toml" >"$dir/outside.new"
