@@ -71,7 +71,7 @@ help:
 	@echo 'make lint          formatting, clippy, fuzz targets, documentation, links, scripts, spelling, circles of files, dependencies'
 	@echo 'make test-monitoring  dashboard and alerts against a real Prometheus; a minute'
 	@echo 'make test-helm     the chart, rendered and decoded; compiles Kubernetes types at first'
-	@echo 'make test-packages    the Debian package and the image, installed and run; a minute'
+	@echo 'make test-packages    the Debian package, the image and the compose file, installed and run; two minutes'
 	@echo 'make fuzz          fuzz every target of fuzz/README.md for FUZZ_SECONDS ($(FUZZ_SECONDS)); needs nightly Rust'
 	@echo 'make crash         run the crash model CRASH_ROUNDS ($(CRASH_ROUNDS)) times; MONETA_SEED=N begins with that seed'
 	@echo 'make miri          the code with unsafe in it under Miri; needs nightly Rust'
@@ -114,7 +114,8 @@ release: deb image
 	scripts/sbom.py > $(DIST)/moneta.cdx.json
 	cd $(DIST) && sha256sum *.deb *.tar *.tar.gz *.json > SHA256SUMS
 
-# The package: installed, upgraded while a node serves, rolled back and purged, and the image, in a copy of this machine's files.
+# The package: installed, upgraded while a node serves, rolled back and purged, in a copy of this machine's files; the image; and
+# the compose file, by podman-compose.
 test-packages: build
 	$(call needs,test packages)
 	scripts/test-packages.sh $(SERVER)

@@ -51,6 +51,8 @@ done
 put 0644 LICENSE usr/share/doc/moneta/copyright
 gzip -9nc CHANGELOG.md >"$tree/usr/share/doc/moneta/changelog.gz"
 
+# KiB, as dpkg-gencontrol counts them. What `du` says depends on when the file system places a file.
+size=$(find "$tree" -printf '%y %s\n' | awk '{ size += $1 == "f" ? int(($2 + 1023) / 1024) : 1 } END { print size }')
 mkdir "$tree/DEBIAN"
 mv "$tree/conffiles" "$tree/DEBIAN/"
 for script in postinst prerm postrm; do put 0755 "deploy/debian/$script" "DEBIAN/$script"; done
@@ -61,7 +63,7 @@ Architecture: $architecture
 Maintainer: Moneta <moneta@localhost>
 Section: database
 Priority: optional
-Installed-Size: $(du -sk --exclude=DEBIAN "$tree" | cut -f1)
+Installed-Size: $size
 Depends: libc6 (>= ${libc#GLIBC_}), libgcc-s1, passwd
 Recommends: ca-certificates
 Description: cache server that speaks the memcached protocols

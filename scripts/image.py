@@ -2,8 +2,8 @@
 """Makes an OCI image of a program that is built, without a daemon: image.py PROGRAM FILE.tar.
 
 The image has the program, the libraries that it is linked to, the authorities that this machine believes, and a user; no shell. The
-file is an OCI layout in a tar, which skopeo, podman, buildah and `docker load` of version 25 and later read. The same program makes the
-same bytes.
+file is an OCI layout in a tar, with the list that `docker load` and `podman load` take names from, as `docker save` writes it. The same
+program makes the same bytes.
 """
 
 import gzip
@@ -103,15 +103,18 @@ def main():
         "layers": [blob(packed, "application/vnd.oci.image.layer.v1.tar+gzip")],
     }
     number = re.search(r'^version = "(.*)"', (root / "Cargo.toml").read_text(), re.M).group(1)
-    named = {"org.opencontainers.image.ref.name": number}
+    named = {"org.opencontainers.image.ref.name": number, "io.containerd.image.name": f"docker.io/library/moneta:{number}"}
     index = {
         "schemaVersion": 2,
         "mediaType": "application/vnd.oci.image.index.v1+json",
         "manifests": [blob(json.dumps(manifest).encode(), manifest["mediaType"], platform={"architecture": architecture, "os": "linux"}, annotations=named)],
     }
+    place = lambda of: "blobs/" + of["digest"].replace(":", "/")
+    listed = [{"Config": place(manifest["config"]), "RepoTags": [f"moneta:{number}"], "Layers": [place(layer) for layer in manifest["layers"]]}]
     with tarfile.open(out, "w", format=tarfile.PAX_FORMAT) as tar:
         add(tar, "oci-layout", b'{"imageLayoutVersion":"1.0.0"}')
         add(tar, "index.json", json.dumps(index).encode())
+        add(tar, "manifest.json", json.dumps(listed).encode())
         for digest, content in sorted(blobs.items()):
             add(tar, f"blobs/sha256/{digest}", content)
     print(out)

@@ -47,6 +47,10 @@ for target in "${@:-test}"; do
     packages)
         need dpkg-deb dpkg
         need objdump binutils
+        # What starts the image and the compose file.
+        need podman podman crun iptables
+        need podman-compose podman-compose
+        [ -e /usr/lib/podman/netavark ] || packages+=(netavark aardvark-dns)
         ;;
     zones)
         PATH=$PATH:/usr/sbin need ip iproute2

@@ -6,6 +6,8 @@ set -euo pipefail
 program=$(realpath "$1")
 cd "$(dirname "$0")/.."
 work=$(mktemp -d)
+# The program is compressed three times here.
+export DPKG_DEB_COMPRESSOR_TYPE=gzip DPKG_DEB_COMPRESSOR_LEVEL=1
 # The innermost shell, which has mounted nothing outside of its own namespace, ends with this one.
 trap 'rm -rf "$work"' EXIT
 
@@ -116,3 +118,4 @@ CHECK
 chroot --userspec=65532:65532 "$work/rootfs" /usr/bin/moneta --version
 chroot --userspec=65532:65532 "$work/rootfs" /usr/bin/moneta config --listen 0.0.0.0 --admin 0.0.0.0:11280 --admin-open >/dev/null
 echo 'image: unpacked and run'
+scripts/test-compose.sh "$program" "$work/image.tar"
