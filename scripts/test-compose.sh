@@ -9,7 +9,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 cat >"$work/play.sh" <<'PLAY'
-set -euo pipefail
+set -eEuo pipefail
 program=$1 image=$2 work=$3
 # Where versions 1 and 2 of cgroups are mounted side by side, crun wants one of them.
 mountpoint -q /sys/fs/cgroup/unified && umount /sys/fs/cgroup/unified
