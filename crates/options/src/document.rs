@@ -4,6 +4,9 @@ use std::fmt::Write;
 
 use crate::declaration::{Declaration, Section};
 
+/// Columns of a line of the reference.
+const COLUMNS: usize = 130;
+
 /// A part of the reference for each section.
 pub fn reference(sections: &[&Section]) -> String {
     let mut text = String::new();
@@ -26,25 +29,47 @@ pub fn example(sections: &[&Section]) -> String {
 
 fn describe(text: &mut String, option: &dyn Declaration) {
     let (about, default) = (option.about(), option.default());
-    let short = about.short.map_or_else(String::new, |short| format!("`-{short}`, "));
-    let alias = about.alias.map_or_else(String::new, |alias| format!(", `--{alias}`"));
-    let default = if default.is_empty() { "none".into() } else { format!("`{default}`") };
-    let _ = write!(
-        text,
-        "\n### {key}\n\n{summary}.\n\n\
-         - Flag {short}`--{long}`{alias}; environment `{environment}`; TOML `{key}`\n\
-         - Accepts {range}\n\
-         - Default {default}\n\
-         - Reload: {reload}\n\
-         - Change it: {when}\n",
-        key = about.key,
-        summary = about.summary(),
-        long = about.long(),
-        environment = about.environment(),
-        range = option.range(),
-        reload = if option.is_live() { "yes" } else { "no, restart" },
-        when = lower_first(about.when),
-    );
+    let short = about.short.map_or_else(String::new, |short| format!("`-{short}`; "));
+    let alias = about.alias.map_or_else(String::new, |alias| format!("`--{alias}`; "));
+    let default = if default.is_empty() { "no default".into() } else { format!("default `{default}`") };
+    let range = without_suffixes(&option.range());
+    let reload = if option.is_live() { "reload" } else { "restart" };
+    let _ = write!(text, "\n### {}\n\n", about.key);
+    write_folded(text, &format!("{short}{alias}{range}; {default}; *{reload}*"));
+    text.push('\n');
+    write_folded(text, &format!("{}. Change it: {}", about.summary(), lower_first(about.when)));
+}
+
+/// Writes words into lines of at most [`COLUMNS`], but for single words that are longer.
+fn write_folded(text: &mut String, words: &str) {
+    let mut column = 0;
+    for word in words.split(' ') {
+        let length = word.chars().count();
+        match column {
+            0 => {}
+            _ if column + 1 + length > COLUMNS => {
+                text.push('\n');
+                column = 0;
+            }
+            _ => {
+                text.push(' ');
+                column += 1;
+            }
+        }
+        text.push_str(word);
+        column += length;
+    }
+    text.push('\n');
+}
+
+/// What a range says of suffixes of sizes and times, the reference says once. Left are the ranges, and what is else than most have.
+fn without_suffixes(range: &str) -> String {
+    let Some((bounds, suffixes)) = range.split_once(": a whole number of ") else { return range.to_owned() };
+    match suffixes {
+        _ if suffixes.starts_with("MiB") => format!("{bounds}, a bare number in MiB"),
+        _ if suffixes.contains(" ms,") => format!("{bounds}, also in ms"),
+        _ => bounds.to_owned(),
+    }
 }
 
 fn lower_first(text: &str) -> String {

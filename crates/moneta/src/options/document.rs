@@ -15,25 +15,24 @@ const REFERENCE_HEAD: &str = "\
 
 <!-- Made by `moneta config --reference`; edit crates/moneta/src/options/sections/ instead. -->
 
-An option can be set in seven places; the first that has it wins:
+An option, here `idle_timeout`, can be set in seven places; the first that has it wins:
 
 1. by hand, on a process that runs: `moneta set-option HOST:PORT idle_timeout 5m` ([properties.md](properties.md#by-hand))
-2. a flag: `--max-item-size 2m`
-3. an environment variable: `MONETA_MAX_ITEM_SIZE=2m`
+2. a flag: `--idle-timeout 5m`, or a short one that stands with the option
+3. an environment variable: `MONETA_IDLE_TIMEOUT=5m`
 4. a property of the control plane, for options that change at run time ([properties.md](properties.md))
 5. what `set-option --save` has kept, in the file of `saved_options`
-6. a line of the TOML file that `--config` or `MONETA_CONFIG` names: `max_item_size = \"2m\"`
+6. a line of the TOML file that `--config` or `MONETA_CONFIG` names: `idle_timeout = \"5m\"`
 7. the default
 
-`moneta config`, given the same flags, environment and file as `moneta serve`, prints what would be in force and where each
-value came from; `moneta config --from HOST:PORT` what a running process has, by its admin port. `moneta config --example` prints a TOML file with every option.
+`moneta config`, with the flags, environment and file of `moneta serve`, prints what would be in force and where each value came
+from; `moneta config --from HOST:PORT` what a running process has, by its admin port; `moneta config --example` a TOML file with
+every option. A value out of range, an unknown key and an unknown flag keep the process from starting; the message says what would
+be accepted.
 
-A value out of range, an unknown key and an unknown flag keep the node from starting; the message names the option, the
-value, where it stands and what would be accepted. Where a switch is a flag, its name alone turns it on (`--no-evict`), and
-`--no-evict=false` turns it off again.
-
-Sizes take the suffixes k, m, g and t, or KiB, MiB, GiB and TiB, all powers of 1024; times take s, m, h and d, some ms. *Reload* says
-whether SIGHUP is enough for a changed value to take effect.
+Sizes are in bytes, or have a suffix k, m, g or t (KiB, MiB, GiB, TiB), powers of 1024. Times are in seconds, or have a suffix s,
+m, h or d; some take ms. A switch as a flag needs no value (`--no-evict`); `--no-evict=false` turns it off. Where *reload* stands,
+a changed value takes effect on SIGHUP; where *restart* stands, it does not.
 ";
 
 const REFERENCE_LISTENERS: &str = "
@@ -59,8 +58,9 @@ max_bytes = \"100m\"
 `policy` says how requests that come through a listener are treated: `online` is interactive traffic, `batch` is bulk traffic
 that leaves the RAM tier as it is (a node with RAM only treats both alike), and that a worker serves when it has served what
 came online. Connections of a listener that has its own `max_connections` count among the node's, too, whose limit stays above
-all, but for 32 of a listener that obeys commands which the node's `admin_commands` denies; `idle_timeout = 0` never closes them, even where the node's would. `unix_mask` in such a table sets the permissions of that
-one socket, `tls_clients` whether its clients show certificates. A changed listener takes effect after a restart.
+all, but for 32 of a listener that obeys commands which the node's `admin_commands` denies; `idle_timeout = 0` never closes them,
+even where the node's would. `unix_mask` in such a table sets the permissions of that one socket, `tls_clients` whether its
+clients show certificates. A changed listener takes effect after a restart.
 ";
 
 const REFERENCE_APPS: &str = "
@@ -84,15 +84,15 @@ address = \"127.0.0.1:11311\"
 app = \"feed\"                  # what comes through this listener is this app's, whatever its keys are
 ```
 
-Options that change on SIGHUP do so in a table, too, each app by itself; another name, prefix or number of tables takes a restart. What a
-topology says is followed at once.
+Options that change on SIGHUP do so in a table, too, each app by itself; another name, prefix or number of tables takes a
+restart. What a topology says is followed at once.
 ";
 
 const REFERENCE_FOREIGN: &str = "
 ## Memcached's other flags
 
-Start scripts of memcached work: what they ask of the process is done, and of what sets up memcached's own engine the log says in a
-line each that it changes nothing. What cannot be had is refused.
+Start scripts of memcached work: what they ask of the process is done, and of what sets up memcached's own engine the log says
+that it changes nothing. What cannot be had is refused.
 
 | Flag | | Here |
 |---|---|---|
@@ -100,8 +100,8 @@ line each that it changes nothing. What cannot be had is refused.
 
 const REFERENCE_EXTENDED: &str = "
 Of `-o`, `idle_timeout=SECONDS` sets the option of that name, and with `-Z` `ssl_chain_cert` sets `tls_cert`, `ssl_key` `tls_key`,
-`ssl_ca_cert` `tls_ca`, `ssl_verify_mode` `tls_clients` (0: none, 1: ask, 2 and 3: require), and `ssl_min_version` `tls_min_version` (0 to 2: 1.2, 3: 1.3). These are taken, and the log says what they mean here; all others are
-refused:
+`ssl_ca_cert` `tls_ca`, `ssl_verify_mode` `tls_clients` (0: none, 1: ask, 2 and 3: require), and `ssl_min_version`
+`tls_min_version` (0 to 2: 1.2, 3: 1.3). These are taken, and the log says what they mean here; all others are refused:
 
 | Name | Here |
 |---|---|

@@ -35,20 +35,19 @@ section! {
         .short('S')
         .when("When clients authenticate with SASL.");
 
-    /// File of users with their secrets, certificates, rights and keys, in TOML; clients of all listeners but those with
-    /// `users = "off"` have to be one of them: by certificate, the text protocol's `set`, or SASL PLAIN. `moneta user` edits it;
-    /// a change is in force within two seconds.
+    /// File of users with their secrets, certificates, rights and keys, in TOML; clients of all listeners but those with `users
+    /// = "off"` have to be one of them. `moneta user` edits it; a change is in force within two seconds.
     USERS: File = Opt::new("users", File, || None)
         .example("\"\"")
         .live()
-        .when("When not everybody who can connect may do everything. security.md says what each right is for.");
+        .when("When not everybody who can connect may do everything; security.md says more.");
 
     /// Let users send secrets over TCP without TLS, from other machines: by text, SASL PLAIN, or to the admin port.
     LOGIN_IN_CLEAR: Switch = Opt::new("login_in_clear", Switch, || false)
         .when("On a network that nobody else can read.");
 
-    /// File to which each change of options and users, log-in that fails, and use of `flush_all` and of commands of operators is
-    /// appended, as a line of JSON. It is opened again on SIGHUP, so that it can be rotated.
+    /// File to which each change of options and users, failed log-in, and use of `flush_all` and of commands of operators is
+    /// appended, as a line of JSON. SIGHUP opens it again.
     AUDIT_LOG: File = Opt::new("audit_log", File, || None)
         .example("\"\"")
         .when("When it has to be known later who did what.");
@@ -63,11 +62,10 @@ section! {
         .live()
         .when("Higher where people type passwords by hand.");
 
-    /// Log-ins that one address may fail in a minute, over all its connections; further ones are refused unchecked until time has
-    /// passed; 0 sets no limit.
+    /// Log-ins that one address may fail in a minute; further ones are refused unchecked; 0 sets no limit.
     LOGIN_FAILURES: Number<u32> = Opt::new("login_failures", Number { min: 0, max: 1_000_000 }, || 60)
         .live()
-        .when("Higher where many clients share an address; they wait together for what one of them fails.");
+        .when("Higher where many clients share an address.");
 
     /// Obey the `shutdown` command.
     ENABLE_SHUTDOWN: Switch = Opt::new("enable_shutdown", Switch, || false)
@@ -92,8 +90,8 @@ section! {
     /// Commands of operators that clients may give, as far as the switches above allow them; others are refused. `dump`, which
     /// has to be named, lists keys in spite of `disable_dumping`: for a listener that only proxies and copies reach.
     ADMIN_COMMANDS: CommandList = Opt::new("admin_commands", CommandList, || Commands::ALL).when(
-        "none, or fewer, where clients are not operators; a [[listener]] with its own admin_commands, such as a Unix socket, \
-         is then the operators' door.",
+        "none, or fewer, where clients are not operators; a [[listener]] with its own, such as a Unix socket, is \
+         then the operators' door.",
     );
 }
 

@@ -19,8 +19,8 @@ const SAVED: &str = "options.toml";
 section! {
     "Control plane";
 
-    /// Servers of the control plane (docs/discovery.md), any of which knows all. This process registers there, and takes
-    /// topologies named `control:APP` from it. It starts and runs without them, too, with what is in state_dir.
+    /// Servers of the control plane (discovery.md), any of which knows all. This process registers there, and takes topologies
+    /// named `control:APP` from it. It also runs without them, with what is in state_dir.
     CONTROL: ControlUrls = Opt::new("control", ControlUrls, Vec::new)
         .example("[\"https://control.example:11290\"]")
         .when("Where `moneta control` runs.");
@@ -31,7 +31,7 @@ section! {
 
     /// The replica that this node belongs to: one full copy of the app's data.
     REPLICA: Name = Opt::new("replica", Name, || None)
-        .when("On every node that registers with a control plane and is to hold a slot of a topology.");
+        .when("On every node that is to hold a slot of a control plane's topology.");
 
     /// The slot of its replica's ring that this node is to hold. Where another process holds it, this one waits as a spare.
     SLOT: Name = Opt::new("slot", Name, || None)
@@ -41,19 +41,20 @@ section! {
     REGION: Name = Opt::new("region", Name, || None)
         .when("Where there is more than one region.");
 
-    /// Folder for what this process is to know at its next start: its name at the control plane, and the last topologies that were
-    /// good. No other process may use it.
+    /// Folder for this process's name at the control plane and the last good topologies. No other process may use it.
     STATE_DIR: File = Opt::new("state_dir", File, || None)
         .example("\"/var/lib/moneta/state\"")
-        .when("Wherever there is a control plane: without it a process is a new one after each start, and a proxy does not start while \
-               the control plane is away.");
+        .when(
+            "Wherever there is a control plane: without it a process is a new one after each start, and a proxy \
+             does not start while the control plane is away.",
+        );
 
-    /// File of options that `moneta set-option --save` has set, which the start reads: weaker than flags, environment variables and
-    /// properties, stronger than the file of --config. Without it, `options.toml` in state_dir, if there is one.
+    /// File of options that `moneta set-option --save` has set, read at the start. Without it, `options.toml` in state_dir, if
+    /// there is one.
     SAVED_OPTIONS: File = Opt::new("saved_options", File, || None)
         .adjusted(|options, _| options.get(&STATE_DIR).map(|folder| folder.join(SAVED)))
         .example("\"/var/lib/moneta/options.toml\"")
-        .when("Where options that are set by hand are to outlast a restart, and there is no state_dir.");
+        .when("Where these are to outlast a restart, and there is no state_dir.");
 
     /// The host that others reach this process by, as the control plane tells them. Without it, the address that it listens on; if
     /// that is all of the machine's, the one that leads to the control plane.

@@ -19,8 +19,8 @@ section! {
 
     /// Keep all items in LMDB as well, in a directory, and how large its file may become.
     LMDB: DevicePlace = Opt::new("lmdb", DevicePlace, || None).when(
-        "When most requests are reads and the file fits into the page cache; docs/engines.md says more. Only in builds with \
-         the feature `lmdb`.",
+        "When most requests are reads and the file fits into the page cache; engines.md says more. Only in builds \
+         with the feature `lmdb`.",
     );
 
     /// When a write is acknowledged: once it is committed (interval), or once the disk has it (every-write), with writes of all
@@ -30,10 +30,7 @@ section! {
         Choice(&[("interval", Durability::Interval), ("every-write", Durability::EveryWrite)]),
         || Durability::Interval,
     )
-    .when(
-        "every-write where the data must outlive the machine going down; under interval the tier then starts empty. A killed \
-         process loses nothing either way.",
-    );
+    .when("every-write where the data must outlive the machine going down; under interval the tier then starts empty.");
 
     /// How often what is committed is synced to the disk, and what has expired is removed.
     LMDB_FLUSH_INTERVAL: Milliseconds =

@@ -32,8 +32,8 @@ section! {
         .live()
         .adjusted(|options, default| default.max(options.get(&MAX_ITEM_SIZE).saturating_mul(CLIENT_MEMORY_ITEMS)))
         .when(
-            "Higher for very many clients with large values, lower where memory is tight. When it is nearly used up, requests \
-             over 128 KiB are refused and the connections that hold most are closed; operating.md has the rules.",
+            "Higher for very many clients with large values, lower where memory is tight. When it is nearly used \
+             up, large requests are refused and connections closed; operating.md has the rules.",
         );
 
     /// When full, refuse to store rather than evict.
@@ -48,12 +48,12 @@ section! {
         Choice(&[("adaptive", Eviction::Adaptive), ("s3-fifo", Eviction::S3Fifo)]),
         || Eviction::Adaptive,
     )
-        .when("To compare with, or where measurements at a steady share are wanted.");
+        .when("To compare with, or to measure at a steady share.");
 
     /// Largest value; a number without a suffix is in bytes.
     MAX_ITEM_SIZE: Size<usize> = Opt::new("max_item_size", Size::in_bytes(KIB, GIB), || 1 << 20)
         .short('I')
-        .when("When values over 1 MiB have to be stored. Two of them and some bookkeeping have to fit into --memory.");
+        .when("When values are over 1 MiB. Two of them and some bookkeeping have to fit into --memory.");
 }
 
 /// Least of the client memory, in largest values: a request is admitted if it takes half of what is left up to seven eighths.

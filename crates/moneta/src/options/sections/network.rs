@@ -21,71 +21,68 @@ section! {
     /// TCP port for clients, on every address of --listen that names none; 0 takes a free one.
     PORT: Number<u16> = Opt::new("port", Number { min: 0, max: 65_535 }, || 11_211)
         .short('p')
-        .when("When 11211 is taken, or several nodes share a machine. (memcached's -p 0 closes TCP; here --listen '' does.)");
+        .when("When 11211 is taken. (memcached's -p 0 closes TCP; here --listen '' does.)");
 
     /// TCP addresses to listen on; may be repeated.
     LISTEN: Addresses = Opt::new("listen", Addresses, || vec![ListenAddress { host: "127.0.0.1".into(), port: None, tls: None }])
         .short('l')
         .when(
-            "When clients are on other machines: name the interface they come through, or 0.0.0.0 and :: for all, and read \
-             operating.md on access first. An empty value listens on no TCP address.",
+            "When clients are on other machines: name the interface they come through, or 0.0.0.0 and :: for all; \
+             read security.md first. An empty value listens on no TCP address.",
         );
 
     /// TCP port for bulk traffic, on the hosts of --listen: what comes through it leaves the RAM tier as it is; 0 takes a free
     /// one.
     BATCH_PORT: OptionalPort = Opt::new("batch_port", OptionalPort, || None)
         .example("11212")
-        .when("When loads, refreshes or copies of much data run beside interactive traffic: send them there. 11212 is usual.");
+        .when("When loads, refreshes or copies run beside interactive traffic: send them there. 11212 is usual.");
 
     /// Unix socket to listen on, in place of TCP unless --listen is given too.
     UNIX_SOCKET: File = Opt::new("unix_socket", File, || None)
         .short('s')
         .example("\"\"")
-        .when("When clients run on the same machine and file permissions are to decide who may connect.");
+        .when("When file permissions are to decide who on this machine may connect.");
 
     /// Permissions of the Unix socket.
     UNIX_MASK: Mode = Opt::new("unix_mask", Mode, || 0o700)
         .short('a')
-        .when("When clients run as another user than the node: 770 admits its group, 777 everybody.");
+        .when("When clients run as another user: 770 admits the node's group, 777 everybody.");
 
     /// Connections the kernel keeps waiting for each listener.
     BACKLOG: Number<u32> = Opt::new("backlog", Number { min: 1, max: 65_535 }, || 1024)
         .short('b')
         .alias("listen-backlog")
-        .when("When many clients connect at the same moment and see timeouts; the kernel caps it at net.core.somaxconn.");
+        .when("When many clients connect at once and see timeouts; the kernel caps it at net.core.somaxconn.");
 
     /// Most client connections at once; more are told so and closed.
     MAX_CONNECTIONS: Number<usize> = Opt::new("max_connections", Number { min: 1, max: 1_000_000 }, || 1024)
         .short('c')
         .alias("conn-limit")
         .live()
-        .when("When clients times their pool size comes near it. Each needs a file descriptor.");
+        .when("When clients times their pool size comes near it. Each takes a file descriptor.");
 
-    /// Operations a second of each listener, all its connections together; what is beyond is refused; 0 sets no limit. Each key
-    /// that is read counts.
+    /// Operations a second of each listener; what is beyond is refused; 0 sets no limit. Each key that is read counts.
     MAX_OPERATIONS: Number<u64> = Opt::new("max_operations", Number { min: 0, max: 1_000_000_000 }, || 0)
         .live()
-        .when("Where clients of a listener must not take the machine from those of another; a [[listener]] may have its own limit.");
+        .when("Where clients of one listener must not take the machine from others; a [[listener]] may have its own.");
 
-    /// Bytes a second of each listener, requests and replies of all its connections together; what is beyond is refused; 0 sets
-    /// no limit.
+    /// Bytes a second of each listener, requests and replies; what is beyond is refused; 0 sets no limit.
     MAX_BYTES: Size<u64> = Opt::new("max_bytes", Size::in_bytes(0, TIB), || 0)
         .live()
-        .when("Where clients of a listener must not fill the network; a [[listener]] may have its own limit.");
+        .when("Where clients of one listener must not fill the network; a [[listener]] may have its own.");
 
     /// Connections of one client address at once, over all TCP listeners; more are told so and closed; 0 sets no limit. An IPv6
     /// network of 64 bits is one address.
     ADDRESS_CONNECTIONS: Number<usize> = Opt::new("address_connections", Number { min: 0, max: 1_000_000 }, || 0)
         .live()
-        .when("Where one client that opens connections without end must not take those of all.");
+        .when("Where one client must not take the connections of all.");
 
-    /// Operations a second of one client address, over all its connections; what is beyond is refused; 0 sets no limit.
+    /// Operations a second of one client address; what is beyond is refused; 0 sets no limit.
     ADDRESS_OPERATIONS: Number<u64> = Opt::new("address_operations", Number { min: 0, max: 1_000_000_000 }, || 0)
         .live()
-        .when("Where one client that loops must not slow down all. Clients that share an address share the limit.");
+        .when("Where one client that loops must not slow down all. Clients that share an address share it.");
 
-    /// Bytes a second of one client address, requests and replies of all its connections; what is beyond is refused; 0 sets no
-    /// limit.
+    /// Bytes a second of one client address, requests and replies; what is beyond is refused; 0 sets no limit.
     ADDRESS_BYTES: Size<u64> = Opt::new("address_bytes", Size::in_bytes(0, TIB), || 0)
         .live()
         .when("Where one client that reads large values must not fill the network.");
@@ -96,21 +93,21 @@ section! {
         .live()
         .when("When clients vanish without closing, as behind some load balancers. -o idle_timeout=N is the same.");
 
-    /// How long a TCP client may be silent before its machine is asked whether it is still there; one that has not said so for
-    /// half as long again, or has not taken a reply for that long, is closed. 0 leaves it to the system.
+    /// How long a TCP client may be silent before its machine is asked whether it is there. One that has not answered, or not
+    /// taken a reply, for half as long again is closed. 0 leaves it to the system.
     TCP_KEEPALIVE: Seconds = Opt::new("tcp_keepalive", Seconds { min: 0, max: 86_400 }, || ServerConfig::TCP_KEEPALIVE)
-        .when("Longer where clients are paused for minutes with replies under way; 0 where the system's settings are wanted.");
+        .when("Longer where clients are paused for minutes with replies under way.");
 
     /// Unsent replies of one connection after which no more of its requests are executed until it reads.
     OUTPUT_LIMIT: Size<usize> = Opt::new("output_limit", Size::in_bytes(16 * KIB, GIB), || ServerConfig::OUTPUT_LIMIT)
         .live()
         .when("Lower with very many slow readers; higher if large multi-gets over slow links stall.");
 
-    /// How long a client may take nothing of its dump of keys (`lru_crawler metadump` and `mgdump`) before it is closed; only one
-    /// dump is served at a time.
+    /// How long a client may take nothing of its dump of keys (`lru_crawler metadump`, `mgdump`) before it is closed; one dump
+    /// is served at a time.
     DUMP_TIMEOUT: Seconds = Opt::new("dump_timeout", Seconds { min: 1, max: 86_400 }, || ServerConfig::DUMP_TIMEOUT)
         .live()
-        .when("Longer where what reads a dump works on each part before it reads on; shorter where others wait for theirs.");
+        .when("Longer where what reads a dump works on each part; shorter where others wait.");
 }
 
 /// The TCP addresses; none if only Unix sockets are wanted.

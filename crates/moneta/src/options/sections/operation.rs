@@ -28,16 +28,17 @@ section! {
     /// Address of the admin HTTP listener (/metrics, /healthz, /readyz, /stats), or `off`.
     ADMIN: AdminAddress =
         Opt::new("admin", AdminAddress, || Some(HostPort::new("127.0.0.1", 11_280)))
-            .when("When metrics are scraped from another machine, or several nodes share one. Beyond this machine it takes clients' \
-                   certificates, or admin_open.");
+            .when(
+                "When metrics are scraped from another machine, or several nodes share one. Beyond this machine \
+                 it takes users, clients' certificates, or admin_open.",
+            );
 
-    /// TLS on the admin listener, with tls_cert. With tls_clients=require its clients have to show certificates for all pages but
+    /// TLS on the admin listener, with tls_cert. With tls_clients=require its clients show certificates for all pages but
     /// /healthz and /readyz.
     ADMIN_TLS: Choice<bool> = Opt::new("admin_tls", Choice(&[("on", true), ("off", false)]), || true)
-        .when("off where what asks it does so on this machine alone and speaks no TLS.");
+        .when("off where what asks it is on this machine and speaks no TLS.");
 
-    /// Let the admin listener be beyond this machine where neither users nor certificates are asked for: whoever reaches it may ask
-    /// for everything.
+    /// Let the admin listener be beyond this machine where neither users nor certificates are asked for.
     ADMIN_OPEN: Switch = Opt::new("admin_open", Switch, || false)
         .when("Where the network keeps strangers out: they could read keys, and change how the process runs.");
 
@@ -45,22 +46,22 @@ section! {
     ADMIN_METRICS_OPEN: Switch = Opt::new("admin_metrics_open", Switch, || false)
         .when("Where what scrapes metrics has no token and no certificate.");
 
-    /// Host names under which the admin listener is asked, separated by commas, beside addresses, `localhost` and this machine's
-    /// name; requests for another host are refused, as a web page could have a browser send them.
+    /// Host names under which the admin listener is asked, beside addresses, `localhost` and this machine's name; requests for
+    /// another host are refused.
     ADMIN_HOSTS: HostNames = Opt::new("admin_hosts", HostNames, Vec::new)
-        .when("When what scrapes metrics, checks health or reads the feed goes by another name, such as a service's.");
+        .when("When what scrapes metrics, checks health or reads the feed goes by another name.");
 
-    /// How long a graceful stop goes on accepting and serving, while /readyz answers 503 already, before it drains. With a control
-    /// plane 2 seconds where nothing is set, in which others are told of it.
+    /// How long a graceful stop goes on serving, while /readyz answers 503 already, before it drains. With a control plane 2
+    /// seconds where nothing is set.
     LAME_DUCK: Seconds = Opt::new("lame_duck", Seconds { min: 0, max: 3_600 }, || Duration::ZERO)
         .adjusted(|options, default| if options.get(&CONTROL).is_empty() { default } else { TOLD })
         .live()
-        .when("Behind a balancer that goes by /readyz: longer than it takes to notice, two or three of its checks.");
+        .when("Behind a balancer that goes by /readyz: two or three of its checks.");
 
     /// How long a graceful stop waits for replies to leave before it closes what is left.
     DRAIN_TIMEOUT: Seconds = Opt::new("drain_timeout", Seconds { min: 0, max: 3_600 }, || ServerConfig::DRAIN_TIMEOUT)
         .live()
-        .when("Longer if stopping cuts off large replies, shorter than what the supervisor waits before it kills.");
+        .when("Longer if stopping cuts off large replies, shorter than what the supervisor waits.");
 
     /// Find the keys that clients ask for most, from one command in 61 (`stats hotkeys`, /hotkeys).
     HOT_KEYS: Choice<bool> = Opt::new("hot_keys", Choice(&[("on", true), ("off", false)]), || true)
@@ -71,7 +72,7 @@ section! {
     /// none.
     SLOW_LOG_TIME: Milliseconds = Opt::new("slow_log_time", Milliseconds { min: 0, max: 60_000 }, || Duration::from_millis(100))
         .live()
-        .when("Where clients give up earlier or later than that. It is measured in turns of a worker: about a millisecond.");
+        .when("Where clients give up earlier or later. It is measured in turns of a worker: about a millisecond.");
 
     /// Size from which a value that is read or written is kept in the slow log; 0 keeps none.
     SLOW_LOG_BYTES: Size<usize> = Opt::new("slow_log_bytes", Size::in_bytes(0, GIB), || 512 << 10)
@@ -102,7 +103,7 @@ section! {
     VERBOSE: Count = Opt::new("verbose", Count { max: 3 }, || 0)
         .short('v')
         .live()
-        .when("On the command line while looking for a fault. It is also what `stats settings` shows as verbosity.");
+        .when("On the command line while looking for a fault. `stats settings` shows it as verbosity.");
 }
 
 /// What is logged, and how.

@@ -24,19 +24,18 @@ use crate::options::sections::{cluster, remote};
 section! {
     "Proxy";
 
-    /// Where it is said which nodes hold which copies of the data: a TOML file, EVCache's list of nodes, DNS, or the
-    /// control plane (docs/topology.md).
+    /// Where it is said which nodes hold which copies of the data: a TOML file, EVCache's list of nodes, DNS, or the control
+    /// plane (topology.md).
     TOPOLOGY: TopologySource = Opt::new("topology", TopologySource, || None)
-        .when("For `moneta proxy`, and only for it. What has changed is taken within seconds, without a dropped request.");
+        .when("For `moneta proxy`, and only for it. Changes are taken within seconds.");
 
     /// The zone of this process: reads of a proxy go to the copies there first, and the control plane is told of it.
     ZONE: Zone = Opt::new("zone", Zone, || None)
         .when("Wherever there is more than one zone; without it all copies are as near.");
 
-    /// The app's name in metrics, messages and the names of files of hints, and the app that this process registers as at the control
-    /// plane.
+    /// The app's name in metrics, messages and files of hints, and at the control plane.
     APP: Name = Opt::new("app", Name, || Some("default".into()))
-        .when("Where several proxies run on one machine. For several apps on one proxy see the [[app]] tables of the file.");
+        .when("Where several proxies run on one machine. For several apps on one proxy see the [[app]] tables.");
 
     /// How many copies must have taken a write before it is answered; `quorum` is more than half, and of two copies the one that
     /// answers while the other is away.
@@ -52,8 +51,10 @@ section! {
         || Ack::Quorum,
     )
     .live()
-        .when("one: writes go on while only one copy is left, and are lost if that one fails before the others are back. all: every zone \
-           reads what was written in any other, and no write succeeds while a copy is down.");
+        .when(
+            "one: writes go on while one copy is left, and are lost if that fails before the others are back. \
+             all: every zone reads what was written in any other, and no write succeeds while a copy is down.",
+        );
 
     /// When a read goes to another zone's copy: when the near one fails, also when it misses, or never.
     READ_FALLBACK: Choice<Fallback> = Opt::new(
@@ -62,68 +63,72 @@ section! {
         || Fallback::Miss,
     )
     .live()
-        .when("error: where most misses are keys that no copy has, so that asking another one is wasted; a node that comes back empty is then \
-           filled by its clients alone.");
+        .when(
+            "error: where most misses are keys that no copy has; a node that comes back empty is then filled by \
+             its clients alone.",
+        );
 
     /// Reads that may go to a second copy, in percent of all reads.
     RETRY_BUDGET: Share = Opt::new("retry_budget", Share { max: 100 }, || 50)
         .live()
-        .when("Higher where a whole zone of nodes may come back empty and should be filled fast; it bounds the load on the other zones.");
+        .when(
+            "Higher where a whole zone may come back empty and should be filled fast; it bounds the load on other \
+             zones.",
+        );
 
-    /// How long a request to a node may take; a second more for each MiB that moves on its connection meanwhile. Where it changes
-    /// while the proxy runs, connecting to nodes that it knows goes on by the time before.
+    /// How long a request to a node may take; a second more for each MiB that moves on its connection meanwhile. After a
+    /// change, connecting to known nodes goes on by the time before.
     NODE_TIMEOUT: Milliseconds =
         Opt::new("node_timeout", Milliseconds { min: 1, max: 60_000 }, || Duration::from_millis(250))
             .live()
-            .when("Shorter where a read should go to another copy sooner; longer than what nodes with slow devices take.");
+            .when("Shorter where a read should go to another copy sooner; longer than what slow devices take.");
 
     /// Connections of each worker thread to each node; requests are pipelined on them.
     NODE_CONNECTIONS: Number<usize> = Opt::new("node_connections", Number { min: 1, max: 64 }, || 1)
-        .when("Higher where one connection does not carry what a thread asks of a node. Large values have one more of their own.");
+        .when("Higher where one connection does not carry what a thread asks of a node. Large values have one more.");
 
     /// Requests that wait for an answer on one connection to a node, at most. What comes on top is not sent: a read goes to
-    /// another copy, a write becomes a hint for this one, and what no copy has room for fails.
+    /// another copy, a write becomes a hint, and what no copy has room for fails.
     NODE_REQUESTS: Number<usize> =
         Opt::new("node_requests", Number { min: 1, max: RemoteConfig::IN_FLIGHT_MAX }, || 16 << 10)
-            .when("Lower where a slow node should hold up fewer requests; more than clients pipeline, or they see errors.");
+            .when("Lower where a slow node should hold up fewer requests; more than clients pipeline.");
 
-    /// Bytes that wait to be sent on one connection to a node; a request that would come on top of more is not sent, as with
-    /// node_requests.
+    /// Bytes that wait to be sent on one connection to a node, at most; what comes on top is not sent, as with node_requests.
     NODE_BUFFER: Size<usize> = Opt::new("node_buffer", Size::in_bytes(KIB, TIB), || 64 << 20)
-        .when("Lower where memory is short: with large values this is what nodes that hang cost, times threads and connections.");
+        .when("Lower where memory is short: it is what nodes that hang cost, times threads and connections.");
 
     /// Failures of a node in a row after which it is not asked until it answers a probe. One that takes connections is probed
-    /// first, as what clients ask may be why requests fail.
+    /// first.
     EJECT_AFTER: Number<u32> = Opt::new("eject_after", Number { min: 1, max: 10_000 }, || 5)
         .live()
         .when("Higher where single failures are common and mean nothing.");
 
-    /// A node that takes longer than this to answer, on average over a second or more, is ejected too, if others are far faster
-    /// and writes have enough copies without it. 0: none is ejected for being slow.
+    /// A node that takes longer than this to answer, on average over a second or more, is ejected if others are far faster and
+    /// writes have enough copies without it. 0: none is.
     EJECT_SLOW: Milliseconds = Opt::new("eject_slow", Milliseconds { min: 0, max: 60_000 }, || Duration::from_millis(100))
         .live()
-        .when("Longer than what nodes of the farthest zone and slow devices take on a bad day; shorter where all nodes are close.");
+        .when("Longer than what nodes of the farthest zone and slow devices take on a bad day.");
 
-    /// How many times slower than others a node has to be to be ejected as slow: than the median of their average answers.
+    /// How many times slower than the median of others a node has to be to be ejected as slow.
     EJECT_SLOW_TIMES: Number<u32> = Opt::new("eject_slow_times", Number { min: 1, max: 10_000 }, || 5)
         .live()
-        .when("Higher where nodes differ by nature, as some on SSD and some in RAM.");
+        .when("Higher where nodes differ by nature, as SSD and RAM do.");
 
     /// Requests to a node over which it is judged whether it is slow, at least.
     EJECT_SLOW_REQUESTS: Number<u32> = Opt::new("eject_slow_requests", Number { min: 1, max: 1_000_000 }, || 10)
         .live()
         .when("Higher where a few slow requests, of very large values for example, mean nothing.");
 
-    /// Nodes of a zone that may be ejected at once for being slow or silent, in percent of them. One may at 0%, too, unless it
-    /// has the last copy of a key. A node that takes no connection is ejected in any case.
+    /// Nodes of a zone, in percent, that may be ejected at once for being slow or silent. One may at 0%, too, unless it has the
+    /// last copy of a key. A node that takes no connection always is.
     EJECT_SHARE: Share = Opt::new("eject_share", Share { max: 100 }, || 0)
         .live()
-        .when("Higher where zones have many nodes, of which several may hang at once.");
+        .when("Higher where zones have many nodes.");
 
     /// Operations a second of each app; what is beyond is refused; 0 sets no limit. Each key that is read counts.
     APP_OPERATIONS: Number<u64> = Opt::new("app_operations", Number { min: 0, max: 1_000_000_000 }, || 0)
         .live()
-        .when("Where apps share a proxy or nodes, and one of them must not take what the others need. Of each proxy: with ten, a tenth.");
+        .when("Where one app must not take what others need. Of each proxy: with ten, a tenth.");
 
     /// Bytes a second of each app, keys and values, in requests and replies; what is beyond is refused; 0 sets no limit.
     APP_BYTES: Size<u64> = Opt::new("app_bytes", Size::in_bytes(0, TIB), || 0)
@@ -132,16 +137,16 @@ section! {
 
     /// Client connections of each app at once, over all listeners that are its own; more are told so and closed; 0 sets no limit.
     APP_CONNECTIONS: Number<usize> = Opt::new("app_connections", Number { min: 0, max: 1_000_000 }, || 0)
-        .when("Where an app that has listeners must not take the connections of others. Connections of common listeners are no app's.");
+        .when("Where an app that has listeners must not take the connections of others.");
 
     /// Folder for what outlives this process: the last good topology, and hints, the writes that nodes have missed. Without it
-    /// both are kept in memory alone.
+    /// both are in memory alone.
     HINT_DIR: File = Opt::new("hint_dir", File, || None)
-        .when("In production, on a disk that stays with the proxy. No two proxies of an app may share it: the second one does not start.");
+        .when("In production. No two proxies of an app may share it: the second one does not start.");
 
     /// Memory for the hints of one node. Where more was missed, keys are in doubt until they were compared with other copies.
     HINT_MEMORY: Size<u64> = Opt::new("hint_memory", Size::in_bytes(1024, TIB), || 16 * MIB)
-        .when("Larger where a node may be away for long while many keys change: a hint takes about 100 bytes and twice its key.");
+        .when("Larger where a node may be away for long: a hint takes about 100 bytes and twice its key.");
 
     /// Hints given to a node in a second, at most.
     HINT_RATE: Number<u32> = Opt::new("hint_rate", Number { min: 1, max: 10_000_000 }, || 5000)

@@ -48,8 +48,7 @@ section! {
 
     /// Largest piece in which a remote L1 stores a value; larger values are cut up.
     REMOTE_PIECE_SIZE: Size<u32> = Opt::new("remote_piece_size", Size::in_bytes(KIB, MIB), || 21 << 10).when(
-        "Larger where nearly all values are larger; the default fills a slab class of memcached but for 0.7 %, so that all pieces \
-         share one class.",
+        "Larger where nearly all values are; the default fills a slab class of memcached but for 0.7 %.",
     );
 }
 

@@ -20,8 +20,8 @@ section! {
 
     /// Keep all items in RocksDB as well, in a directory, and how much of the disk they may take.
     ROCKS: DevicePlace = Opt::new("rocks", DevicePlace, || None).when(
-        "To compare with what runs on RocksDB, or to move away from it. docs/engines.md says when which engine is the better \
-         one. Only in builds with the feature `rocks`.",
+        "To compare with RocksDB, or to move away from it; engines.md says more. Only in builds with the feature \
+         `rocks`.",
     );
 
     /// Databases over which keys are spread.
@@ -38,7 +38,7 @@ section! {
         ]),
         || Compaction::Fifo,
     )
-    .when("universal or level where items are overwritten often and reads have to stay cheap, and their writes can be borne.");
+    .when("universal or level where items are overwritten often and reads have to stay cheap.");
 
     /// Whether there is a log that writes go to before they are acknowledged: off, on, or every-write, which also syncs it.
     ROCKS_LOG: Choice<Log> = Opt::new(
@@ -47,7 +47,7 @@ section! {
         || Log::Off,
     )
     .when(
-        "on when a killed process may lose nothing that it acknowledged, every-write when neither may the machine; either way \
+        "on when a killed process may lose nothing, every-write when neither may the machine; either way \
          everything is written twice.",
     );
 
@@ -62,7 +62,7 @@ section! {
         Choice(&[("bloom", Filter::Bloom), ("ribbon", Filter::Ribbon), ("none", Filter::Off)]),
         || Filter::Bloom,
     )
-    .when("ribbon to save a third of the filters' memory for more CPU, none only to measure what a filter is worth.");
+    .when("ribbon to save a third of the filters' memory for more CPU, none to measure what a filter is worth.");
 
     /// Compression of files.
     ROCKS_COMPRESSION: Choice<Compression> = Opt::new(

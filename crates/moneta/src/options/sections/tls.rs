@@ -18,25 +18,24 @@ use crate::options::kinds::pem::Pem;
 section! {
     "TLS";
 
-    /// This process's certificate, in PEM, with those between it and an authority. With it TCP listeners speak TLS: all but those
-    /// with `notls:` before their address, or with `tls` off in their table. Its file is looked at every few seconds, as those of
-    /// the options below, and all are read on SIGHUP; open connections go on with what they began with. Another place takes a
-    /// restart.
+    /// This process's certificate, in PEM, with those between it and an authority. With it TCP listeners speak TLS: all but
+    /// those with `notls:` before their address, or `tls` off in their table. Its file is looked at every few seconds, as those
+    /// of the options below, and all are read on SIGHUP; open connections go on. Another place takes a restart.
     TLS_CERT: Pem = Opt::new("tls_cert", Pem, || None)
         .live()
-        .when("Where the network between clients and this process is not yours alone, or other servers are to know it.");
+        .when("Where the network is not yours alone, or other servers are to know this process.");
 
     /// The key of that certificate, in PEM; where it is left out, it stands in the same place as the certificate.
     TLS_KEY: Pem = Opt::new("tls_key", Pem, || None)
         .adjusted(|options, none| none.or_else(|| options.get(&TLS_CERT)))
         .live()
-        .when("With tls_cert. A credential of systemd or a command's output need not lie on disk.");
+        .when("With tls_cert.");
 
-    /// Authorities that are believed, in PEM: of clients' certificates and of servers'. Connections to other servers are made
-    /// over TLS where it is given, unless tls_connect says otherwise.
+    /// Authorities that are believed, in PEM: of clients' certificates and of servers'. Where it is given, connections to other
+    /// servers are made over TLS, unless tls_connect says otherwise.
     TLS_CA: Pem = Opt::new("tls_ca", Pem, || None)
         .live()
-        .when("With an authority of the fleet's own: whoever that has signed is believed.");
+        .when("With an authority of the fleet's own: all that it has signed are believed.");
 
     /// Lists of certificates that their authorities have revoked, in PEM.
     TLS_CRL: Pem = Opt::new("tls_crl", Pem, || None)
@@ -66,16 +65,16 @@ section! {
         Opt::new("tls_handshake_timeout", Seconds { min: 1, max: 300 }, || HandshakeLimits::default().timeout)
             .when("Longer where clients are far away or slow.");
 
-    /// Clients' handshakes of TLS under way at once; further clients wait. When all are, the oldest whose client has let 100 ms pass
-    /// makes room. Each counts as a connection.
+    /// Clients' handshakes of TLS under way at once; further clients wait. The oldest whose client has let 100 ms pass makes
+    /// room. Each counts as a connection.
     TLS_HANDSHAKES: Number<usize> =
         Opt::new("tls_handshakes", Number { min: 1, max: 65_535 }, || HandshakeLimits::default().most)
-            .when("Higher where many clients with long ways connect at the same moment.");
+            .when("Higher where many far clients connect at once.");
 
     /// Threads for clients' handshakes of TLS, of lower priority than workers.
     TLS_HANDSHAKE_THREADS: Number<usize> =
         Opt::new("tls_handshake_threads", Number { min: 1, max: 64 }, || HandshakeLimits::default().threads)
-            .when("Higher where clients do not keep their connections: one thread does some thousand handshakes a second.");
+            .when("Higher where clients do not keep their connections: one thread does some thousand a second.");
 
     /// Whether connections to other servers (nodes, remote tiers, feeds) are made over TLS: auto, where tls_ca is given. An address
     /// that begins with `tls:` or `notls:` decides for itself.
@@ -83,11 +82,14 @@ section! {
         Opt::new("tls_connect", Choice(&[("auto", None), ("on", Some(true)), ("off", Some(false))]), || None)
             .when("off where clients are asked for certificates and the other servers are plain.");
 
-    /// Who this process is to other servers where these want a log-in and no certificate: one line `USER:SECRET`. It is read again
+    /// Who this process is to other servers that want a log-in and no certificate: one line `USER:SECRET`. It is read again
     /// when the file changes, and on SIGHUP.
     LOGIN_FILE: Pem = Opt::new("login_file", Pem, || None)
         .live()
-        .when("Where the nodes of a proxy, or the copies of a node, have users, and this process shows no certificate.");
+        .when(
+            "Where the nodes of a proxy, or the copies of a node, have users, and this process shows no \
+             certificate.",
+        );
 }
 
 /// Where certificates, keys and authorities are read.

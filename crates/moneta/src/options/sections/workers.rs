@@ -25,8 +25,8 @@ section! {
 
     /// Microseconds for which a worker without anything to do looks for requests before it sleeps; 0: it sleeps at once.
     BUSY_POLL: Number<u32> = Opt::new("busy_poll", Number { min: 0, max: 10_000 }, || 0).when(
-        "On cores that have nothing else to do, where waking a sleeping one takes long, as on virtual machines: somewhat more than the \
-         time between two requests of a worker. Its core is then busy.",
+        "On cores that have nothing else to do, where waking takes long, as on virtual machines: somewhat more \
+         than the time between two requests of a worker. Its core is then busy.",
     );
 }
 
