@@ -11,27 +11,7 @@ trap 'rm -rf "$work"' EXIT
 cat >"$work/play.sh" <<'PLAY'
 set -eEuo pipefail
 program=$1 image=$2 work=$3
-# Where versions 1 and 2 of cgroups are mounted side by side, crun wants one of them.
-mountpoint -q /sys/fs/cgroup/unified && umount /sys/fs/cgroup/unified
-mount -t tmpfs tmpfs /run
-ip link set lo up
-# Not more than this shell has, which podman would ask for else.
-cat >"$work/containers.conf" <<CONF
-[containers]
-default_ulimits = ["nofile=$(ulimit -Hn):$(ulimit -Hn)", "nproc=4096:4096"]
-[engine]
-events_logger = "file"
-[network]
-network_backend = "netavark"
-network_config_dir = "$work/networks"
-CONF
-cat >"$work/storage.conf" <<CONF
-[storage]
-driver = "overlay"
-graphroot = "$work/storage"
-runroot = "/run/containers/storage"
-CONF
-export CONTAINERS_CONF=$work/containers.conf CONTAINERS_STORAGE_CONF=$work/storage.conf
+. scripts/containers.sh
 export MONETA_FLASH_SIZE=160m MONETA_MEMORY=32m
 podman load --quiet --input "$image"
 podman run --rm --network none moneta:0.1.0 --version || exit 77
