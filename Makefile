@@ -46,7 +46,7 @@ SCRIPTS := .ci/run $(wildcard scripts/*.sh) fuzz/run.sh deploy/split/run.sh depl
 # $(call needs,FOR): `make setup`, where something is missing.
 needs = @scripts/setup.sh --check $(1) || $(MAKE) --no-print-directory setup FOR="$(1)"
 
-.PHONY: help setup run cluster install release-build deb image release test-packages test-monitoring test-helm build test test-engines test-zones test-regions measure-regions test-control test-warm hostile test-mixed test-stores bulk-days test-python test-clients test-tls test-console console-pages test-go test-java lint fuzz crash miri bench microbench
+.PHONY: help setup run cluster install release-build deb image release test-packages first-hour docs test-monitoring test-helm build test test-engines test-zones test-regions measure-regions test-control test-warm hostile test-mixed test-stores bulk-days test-python test-clients test-tls test-console console-pages test-go test-java lint fuzz crash miri bench microbench
 
 help:
 	@echo 'make setup         install what tests and lint need; FOR=clients for Go and Java. The others call it where something is missing'
@@ -72,6 +72,8 @@ help:
 	@echo 'make test-monitoring  dashboard and alerts against a real Prometheus; a minute'
 	@echo 'make test-helm     the chart, rendered and decoded; compiles Kubernetes types at first'
 	@echo 'make test-packages    the Debian package, the image and the compose file, installed and run; two minutes'
+	@echo 'make first-hour    plays docs/first-hour.md in a fresh Debian and puts in what it sees; a minute, at first three'
+	@echo 'make docs          the manual as a site, in $(DIST)/manual; compiles mdbook at first, minutes'
 	@echo 'make fuzz          fuzz every target of fuzz/README.md for FUZZ_SECONDS ($(FUZZ_SECONDS)); needs nightly Rust'
 	@echo 'make crash         run the crash model CRASH_ROUNDS ($(CRASH_ROUNDS)) times; MONETA_SEED=N begins with that seed'
 	@echo 'make miri          the code with unsafe in it under Miri; needs nightly Rust'
@@ -120,9 +122,19 @@ test-packages: build
 	$(call needs,test packages)
 	scripts/test-packages.sh $(SERVER)
 
-# The chart: linted, rendered by Helm's own packages with several sets of values, each object decoded strictly.
+# The manual as one site.
+docs:
+	$(call needs,docs)
+	scripts/docs.py $(DIST)/manual
+
+# What docs/first-hour.md tells to do, done in a fresh Debian, and what is seen put into the page.
+first-hour: build
+	$(call needs,test packages hour)
+	scripts/first-hour.py $(SERVER)
+
+# The chart: linted and rendered by Helm with several sets of values, each object decoded strictly.
 test-helm: build
-	$(call needs,clients)
+	$(call needs,helm)
 	scripts/test-helm.sh $(SERVER)
 
 # Panels and rules of deploy/monitoring against a real Prometheus that scrapes nodes and a proxy under load.

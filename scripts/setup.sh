@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what the named targets of the Makefile need, and nothing that is already there: packages of Debian, and the tools of
 # scripts/tool.sh in a cache folder. Nothing else in this repository installs anything.
-#   scripts/setup.sh [--check] build|test|monitoring|packages|zones|python|stores|tls|clients|console|engines|lint...
+#   scripts/setup.sh [--check] build|test|monitoring|packages|hour|docs|helm|zones|python|stores|tls|clients|console|engines|lint...
 # With --check nothing is installed; it fails if something is missing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -52,6 +52,19 @@ for target in "${@:-test}"; do
         need podman-compose podman-compose
         [ -e /usr/lib/podman/netavark ] || packages+=(netavark aardvark-dns)
         ;;
+    hour)
+        PATH=$PATH:/usr/sbin need debootstrap debootstrap
+        need tmux tmux
+        need chromium chromium
+        [ -e /usr/share/fonts/truetype/liberation ] || packages+=(fonts-liberation)
+        ;;
+    docs)
+        need_tool mdbook
+        ;;
+    helm)
+        need go golang-go
+        need_tool helm
+        ;;
     zones)
         PATH=$PATH:/usr/sbin need ip iproute2
         ;;
@@ -98,7 +111,7 @@ for target in "${@:-test}"; do
         need_tool cargo-deny
         ;;
     *)
-        echo "usage: $0 [--check] build|test|monitoring|packages|zones|python|stores|tls|clients|console|engines|lint..." >&2
+        echo "usage: $0 [--check] build|test|monitoring|packages|hour|docs|helm|zones|python|stores|tls|clients|console|engines|lint..." >&2
         exit 2
         ;;
     esac

@@ -13,7 +13,7 @@ case "${1:-}" in
     shift
     ;;
 esac
-name=${1:?usage: $0 [--check|--install] cargo-deny|typos|python-clients|console-browser|moto|versitygw}
+name=${1:?usage: $0 [--check|--install] cargo-deny|typos|python-clients|console-browser|moto|versitygw|mdbook|helm}
 cache="${XDG_CACHE_HOME:-$HOME/.cache}/moneta"
 
 # environment FOLDER REQUIREMENTS: a Python environment with the packages that a file names
@@ -61,6 +61,27 @@ versitygw)
     is_there() { [ -x "$program" ]; }
     # Its sums are in Go's database of them. A Go that is too old fetches a newer one.
     fetch() { GOTOOLCHAIN=auto GOBIN="${program%/*}" go install "github.com/versity/versitygw/cmd/versitygw@$version"; }
+    ;;
+mdbook)
+    version=0.5.2
+    folder="$cache/mdbook-$version"
+    program=$(command -v mdbook || echo "$folder/bin/mdbook")
+    is_there() { [ -x "$program" ]; }
+    # Without its server: a third of the crates. It takes minutes.
+    fetch() {
+        env -u CARGO_TARGET_DIR cargo install --quiet --locked --root "$folder" --version "$version" --no-default-features --features search mdbook
+    }
+    ;;
+helm)
+    # The version that tests/helm has, too. Its own build tells it which Kubernetes it is for.
+    version=v3.17.3
+    program="$cache/helm-$version/helm"
+    is_there() { [ -x "$program" ]; }
+    fetch() {
+        util=helm.sh/helm/v3/pkg/chartutil
+        GOTOOLCHAIN=auto GOBIN="${program%/*}" go install -ldflags "-s -w -X $util.k8sVersionMajor=1 -X $util.k8sVersionMinor=32 \
+            -X helm.sh/helm/v3/internal/version.version=$version" "helm.sh/helm/v3/cmd/helm@$version"
+    }
     ;;
 *)
     echo "$0: unknown tool: $name" >&2
