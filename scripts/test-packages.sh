@@ -31,6 +31,14 @@ mkdir -p "$root/packages"
 cp "$old" "$root/packages/old.deb"
 cp "$new" "$root/packages/new.deb"
 within() { chroot "$root" "$@"; }
+# fails COMMAND...: `! COMMAND` alone does not end a shell of `set -e`.
+fails() {
+    if "$@"; then
+        echo "this was to fail: $*" >&2
+        return 1
+    fi
+}
+state() { within dpkg-query -W -f '${db:Status-Status} ${Version}' moneta; }
 export DEBIAN_FRONTEND=noninteractive
 
 within dpkg -i /packages/old.deb
@@ -81,15 +89,32 @@ within dpkg --purge moneta
 for gone in usr/bin/moneta etc/moneta etc/default/moneta var/lib/moneta usr/share/doc/moneta; do
     [ ! -e "$root/$gone" ] || { echo "$gone is left after a purge" >&2; exit 1; }
 done
-! within getent passwd moneta
+fails within getent passwd moneta
 echo 'package: installed, upgraded, rolled back, purged'
 
-# A full disk: nothing half installed.
-mount -t tmpfs -o size=1m tmpfs "$root/usr/share/doc/"
-! within dpkg -i /packages/old.deb
-umount "$root/usr/share/doc/"
-within dpkg -i /packages/old.deb && within dpkg --purge moneta
-echo 'package: a full disk is survived'
+# A full disk: nothing half installed, and where a node serves it goes on, and the program of before is the one that starts.
+full() { mount -t tmpfs -o size=100k tmpfs "$root/usr/share/doc/"; }
+roomy() { umount "$root/usr/share/doc/"; }
+full
+fails within dpkg -i /packages/old.deb
+roomy
+fails within test -e /usr/bin/moneta
+within dpkg -i /packages/old.deb
+within install -d -o moneta -g moneta -m 0700 /var/lib/moneta
+before=$(state)
+start
+within moneta set kept value --server "$server"
+full
+fails within dpkg --force-confold -i /packages/new.deb
+roomy
+[ "$(within moneta get kept --server "$server")" = value ]
+[ "$(state)" = "$before" ] || { echo "after an upgrade without room: $(state)" >&2; exit 1; }
+stop
+start
+[ "$(within moneta get kept --server "$server")" = value ]
+stop
+within dpkg --purge moneta
+echo 'package: a full disk at an install and at an upgrade is survived'
 LIFE
 mkdir "$work/top"
 if ! unshare --mount --pid --fork true 2>/dev/null; then
