@@ -150,11 +150,11 @@ def declared():
     """Names of docs/metrics.md, with those that histograms and the scrape add."""
     names = {"up"}
     for line in (ROOT / "docs/metrics.md").read_text().splitlines():
-        row = re.match(r"\| `(moneta_\w+)` \| (\w+)", line)
+        row = re.match(r"\| `(moneta_\w+)[^`]*` \| (Histogram)?", line)
         if row:
-            name, kind = row.groups()
+            name, histogram = row.groups()
             names.add(name)
-            if kind == "histogram":
+            if histogram:
                 names.update(f"{name}_{end}" for end in ("bucket", "sum", "count"))
     return names
 

@@ -33,11 +33,16 @@ fn is_left_out(name: &str) -> bool {
 fn documented() -> BTreeMap<String, (String, Vec<String>)> {
     let page = std::fs::read_to_string("../../docs/metrics.md").unwrap();
     let row = |line: &str| {
-        let mut cells = line.strip_prefix("| `")?.split('|').map(str::trim);
-        let name = cells.next()?.strip_suffix('`')?;
-        let (kind, labels) = (cells.next()?.to_owned(), cells.next()?);
-        let labels = labels.split('`').skip(1).step_by(2).map(str::to_owned).collect();
-        (name.starts_with("moneta_") && !is_left_out(name)).then(|| (name.to_owned(), (kind, labels)))
+        let (series, meaning) = line.strip_prefix("| `")?.split_once("` | ")?;
+        let (name, labels) = series.split_once('{').unwrap_or((series, ""));
+        let labels = labels.trim_end_matches('}').split(", ").filter(|label| !label.is_empty()).map(str::to_owned);
+        let kind = match () {
+            () if name.ends_with("_total") => "counter",
+            () if meaning.starts_with("Histogram: ") => "histogram",
+            () => "gauge",
+        };
+        let entry = || (name.to_owned(), (kind.to_owned(), labels.collect()));
+        (name.starts_with("moneta_") && !is_left_out(name)).then(entry)
     };
     page.lines().filter_map(row).collect()
 }

@@ -32,7 +32,7 @@ fn describe(text: &mut String, option: &dyn Declaration) {
     let short = about.short.map_or_else(String::new, |short| format!("`-{short}`; "));
     let alias = about.alias.map_or_else(String::new, |alias| format!("`--{alias}`; "));
     let default = if default.is_empty() { "no default".into() } else { format!("default `{default}`") };
-    let range = without_suffixes(&option.range());
+    let range = in_short(&option.range());
     let reload = if option.is_live() { "reload" } else { "restart" };
     let _ = write!(text, "\n### {}\n\n", about.key);
     write_folded(text, &format!("{short}{alias}{range}; {default}; *{reload}*"));
@@ -62,9 +62,11 @@ fn write_folded(text: &mut String, words: &str) {
     text.push('\n');
 }
 
-/// What a range says of suffixes of sizes and times, the reference says once. Left are the ranges, and what is else than most have.
-fn without_suffixes(range: &str) -> String {
-    let Some((bounds, suffixes)) = range.split_once(": a whole number of ") else { return range.to_owned() };
+/// A range without what the reference says once: what numbers, sizes and times are, and their suffixes.
+fn in_short(range: &str) -> String {
+    let kind = ["a whole number from ", "a size from ", "a time from ", "a share from "];
+    let bare = kind.iter().find_map(|kind| range.strip_prefix(kind)).unwrap_or(range);
+    let Some((bounds, suffixes)) = bare.split_once(": a whole number of ") else { return bare.to_owned() };
     match suffixes {
         _ if suffixes.starts_with("MiB") => format!("{bounds}, a bare number in MiB"),
         _ if suffixes.contains(" ms,") => format!("{bounds}, also in ms"),

@@ -157,12 +157,15 @@ fn served(server: &TestServer) -> BTreeMap<String, String> {
 fn documented() -> BTreeMap<String, String> {
     let page = std::fs::read_to_string("../../docs/metrics.md").unwrap();
     let row = |line: &str| {
-        let mut cells = line.strip_prefix("| `")?.split('|').map(str::trim);
-        let name = cells.next()?.strip_suffix('`')?.to_owned();
-        if !name.starts_with("moneta_") && !name.starts_with("process_") {
-            return None;
-        }
-        Some((name, cells.next()?.to_owned()))
+        let (series, meaning) = line.strip_prefix("| `")?.split_once("` | ")?;
+        let name = series.split('{').next()?;
+        let kind = match () {
+            () if name.ends_with("_total") => "counter",
+            () if meaning.starts_with("Histogram: ") => "histogram",
+            () => "gauge",
+        };
+        let is_metric = name.starts_with("moneta_") || name.starts_with("process_");
+        is_metric.then(|| (name.to_owned(), kind.to_owned()))
     };
     page.lines().filter_map(row).collect()
 }
