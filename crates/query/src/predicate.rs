@@ -24,6 +24,10 @@ const LOOPS_MAX: usize = 2;
 /// The variable that is the whole object.
 const WHOLE: &str = "it";
 
+/// The functions of CEL: to make them takes longer than to evaluate a predicate.
+#[derive(Default)]
+pub struct Functions(Context<'static, 'static>);
+
 /// A predicate on one object.
 #[derive(Debug)]
 pub struct Predicate {
@@ -72,7 +76,15 @@ impl Predicate {
     /// # Errors
     /// [`QueryError::Meaning`] if the value is neither true nor false, or an operator does not fit its sides.
     pub fn meets(&self, object: &Json) -> Result<bool, QueryError> {
-        let mut context = Context::default();
+        self.meets_with(&Functions::default(), object)
+    }
+
+    /// The same, for many objects.
+    ///
+    /// # Errors
+    /// As [`Self::meets`].
+    pub fn meets_with(&self, functions: &Functions, object: &Json) -> Result<bool, QueryError> {
+        let mut context = functions.0.new_inner_scope();
         for name in &self.names {
             let value = match name.as_str() {
                 WHOLE => value(object),

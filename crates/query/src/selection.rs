@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use crate::error::QueryError;
-use crate::predicate::Predicate;
+use crate::predicate::{Functions, Predicate};
 
 /// The most groups that are told apart; what belongs to others is counted together.
 pub const GROUPS_MAX: usize = 1000;
@@ -47,12 +47,13 @@ impl Query {
         mut over: impl FnMut() -> bool,
     ) -> Result<Selection, QueryError> {
         let mut selection = Selection::default();
+        let functions = Functions::default();
         for object in objects {
             if over() {
                 return Ok(selection);
             }
             if let Some(predicate) = &self.predicate
-                && !predicate.meets(object)?
+                && !predicate.meets_with(&functions, object)?
             {
                 continue;
             }
