@@ -139,7 +139,8 @@ impl Route {
 pub(crate) struct Pages {
     /// What answers them.
     pub(crate) router: Router,
-    routes: Vec<Route>,
+    /// Shared, as each connection takes all of this with it.
+    routes: Arc<[Route]>,
     /// Of each path its methods, in the order of registration.
     by_path: Arc<BTreeMap<&'static str, Methods>>,
     /// Finds the path of a page for the path of a request, as the router does, which is made of the same parts.
@@ -173,7 +174,7 @@ impl Pages {
             methods.push((method, page));
             router = router.route(path, answer);
         }
-        Self { router, routes, by_path: Arc::new(by_path), paths: Arc::new(paths) }
+        Self { router, routes: routes.into(), by_path: Arc::new(by_path), paths: Arc::new(paths) }
     }
 
     /// These and `more`.

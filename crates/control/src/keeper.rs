@@ -143,9 +143,6 @@ fn spares(control: &Arc<Control>) {
                 let mut wanted = HashSet::new();
                 for (id, instance) in &known.instances {
                     let Some((_, record)) = &instance.record else { continue };
-                    if !of.is_here(app, id, now) {
-                        continue;
-                    }
                     let doubtful = match slots::claim(of, app, id, record, now) {
                         Claim::Doubtful { address } => Some((address, false)),
                         Claim::Contested { address } => Some((address, true)),
@@ -153,7 +150,7 @@ fn spares(control: &Arc<Control>) {
                         Claim::None | Claim::Held | Claim::Taken => continue,
                     };
                     // One of those who wait for a slot.
-                    if wanted.insert(record.wanted()) {
+                    if of.is_here(app, id, now) && wanted.insert(record.wanted()) {
                         let instance = Instance { app: Arc::clone(app), id: Arc::clone(id) };
                         waiting.push((Arc::clone(name), instance, record.clone(), doubtful));
                     }
