@@ -158,7 +158,7 @@ await page.keyboard.press("?");
 assert(await page.evaluate(() => document.getElementById("keys").open));
 await check("keys");
 await page.keyboard.press("Escape");
-for (const [key, url] of [["k", "key"], ["p", "properties"], ["a", "audit"], ["q", "query"]]) {
+for (const [key, url] of [["k", "key"], ["p", "properties"], ["j", "jobs"], ["a", "audit"], ["q", "query"]]) {
   await page.keyboard.press("g");
   await Promise.all([page.waitForURL(`**/${url}`), page.keyboard.press(key)]);
   await settled();

@@ -19,11 +19,12 @@ const HTMX: &str = r#"{"includeIndicatorStyles":false,"allowEval":false,"selfReq
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// The bar's links: page, word, path below the environment, and the key that leads there after `g`.
-const TABS: [(Tab, &str, &str, &str); 5] = [
+const TABS: [(Tab, &str, &str, &str); 6] = [
     (Tab::Overview, "Overview", "", "o"),
     (Tab::Query, "Query", "/query", "q"),
     (Tab::Key, "Key", "/key", "k"),
     (Tab::Properties, "Properties", "/properties", "p"),
+    (Tab::Jobs, "Jobs", "/jobs", "j"),
     (Tab::Audit, "Audit", "/audit", "a"),
 ];
 
@@ -176,6 +177,7 @@ const KEYS: PreEscaped<&str> = PreEscaped(
      <dt><kbd>g</kbd> <kbd>q</kbd></dt><dd>query</dd>\
      <dt><kbd>g</kbd> <kbd>k</kbd></dt><dd>a key</dd>\
      <dt><kbd>g</kbd> <kbd>p</kbd></dt><dd>properties</dd>\
+     <dt><kbd>g</kbd> <kbd>j</kbd></dt><dd>jobs</dd>\
      <dt><kbd>g</kbd> <kbd>a</kbd></dt><dd>audit</dd>\
      <dt><kbd>j</kbd> <kbd>k</kbd></dt><dd>next and previous line of a table</dd>\
      <dt><kbd>t</kbd></dt><dd>light or dark</dd>\

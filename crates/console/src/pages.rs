@@ -3,6 +3,7 @@
 mod app;
 mod audit;
 mod instance;
+mod jobs;
 mod key;
 mod log_in;
 mod overview;
@@ -40,6 +41,7 @@ pub fn routes(console: &Arc<Console>) -> Vec<Route> {
         key::routes(console),
         query::routes(console),
         properties::routes(console),
+        jobs::routes(console),
         audit::routes(console),
         log_in::routes(console),
         changes::routes(console),

@@ -9,6 +9,7 @@ pub(crate) enum Tab {
     Query,
     Key,
     Properties,
+    Jobs,
     Audit,
     /// None of them.
     Other,
@@ -45,7 +46,7 @@ impl Visit {
         match tab {
             Tab::Key => self.operates,
             Tab::Audit => self.administers,
-            Tab::Overview | Tab::Query | Tab::Properties | Tab::Other => true,
+            Tab::Overview | Tab::Query | Tab::Properties | Tab::Jobs | Tab::Other => true,
         }
     }
 }

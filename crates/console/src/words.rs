@@ -74,6 +74,11 @@ pub(crate) fn lasting(seconds: u64) -> String {
     }
 }
 
+/// A text, or its begin where it is longer.
+pub(crate) fn cut(text: &str, most: usize) -> String {
+    if text.chars().count() <= most { text.to_owned() } else { text.chars().take(most).chain(['…']).collect() }
+}
+
 /// A number in an object, if it is there.
 pub(crate) fn number(object: &Value, path: &[&str]) -> Option<f64> {
     path.iter().try_fold(object, |of, name| of.get(name))?.as_f64()

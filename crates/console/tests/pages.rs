@@ -119,6 +119,17 @@ fn instance(app: &str, id: &str, record: Value) -> (String, Value) {
     (format!("env/default/instances/{app}/{id}"), record)
 }
 
+/// A job of as many tasks as one can have, each with a long checkpoint.
+fn job(app: &str) -> Value {
+    let task = |number: usize| {
+        let state = ["done", "running", "waiting", "failed"][number % 4];
+        json!({ "name": format!("fill-{number}"), "params": { "slot": format!("a{number}") }, "state": state, "term": 3,
+            "worker": "worker-0123456789abcdef", "why": HOSTILE[0],
+            "checkpoint": { "text": HOSTILE[1].repeat(20), "items": 7, "expected": 9 } })
+    };
+    json!({ "kind": "warm", "app": app, "state": "running", "begun": 1_700_000_000_000u64, "tasks": (0..256).map(task).collect::<Vec<_>>() })
+}
+
 /// `count` instances in apps of ninety, each with three replicas, and some of everything that is shown.
 fn fleet(count: usize) -> Vec<(String, Value)> {
     let mut entries = Vec::new();
@@ -142,13 +153,16 @@ fn fleet(count: usize) -> Vec<(String, Value)> {
                 entries.push(instance(&name, &format!("i-{zone}-{slot}"), record));
             }
         }
+        if app < 200 {
+            entries.push((format!("env/default/jobs/warm-{app}"), job(&name)));
+        }
         entries.push((format!("env/default/topologies/{name}"), json!({ "v": 1, "epoch": 7, "replicas": replicas })));
     }
     entries
 }
 
 /// Every page that is read, of a fleet as [`fleet`] makes it.
-const PAGES: [&str; 14] = [
+const PAGES: [&str; 17] = [
     "/console/default",
     "/console/default?page=1&filter=app",
     "/console/nothing-there",
@@ -162,6 +176,9 @@ const PAGES: [&str; 14] = [
     "/console/default/query?of=instances&where=status%20!%3D%20%22UP%22",
     "/console/default/query?of=slots&by=zone",
     "/console/default/properties",
+    "/console/default/jobs",
+    "/console/default/jobs?filter=running&page=1",
+    "/console/default/jobs/warm-7?page=1",
     "/console/default/audit",
 ];
 
@@ -304,6 +321,16 @@ fn what_changes_something_takes_a_token_of_our_pages() {
     let (status, answer) = served.post(drain, &format!("token={token}&replica=r-a&on=true&why=x"));
     assert_eq!(status, 303, "{answer}");
     assert!(served.page("/console/default/apps/app-000").contains("is being drained"));
+    let job = "/console/default/jobs/warm-0";
+    assert!(matches!(served.post(job, "order=pause&why=x").0, 403 | 422));
+    assert_eq!(served.post(job, &format!("token={token}&order=explode&why=x")).0, 422);
+    let (status, answer) = served.post(job, &format!("token={token}&order=pause&why=x"));
+    assert_eq!(status, 303, "{answer}");
+    assert!(served.page(job).contains("paused"));
+    assert_eq!(served.post(job, &format!("token={token}&order=cancel&why=x")).0, 303);
+    let (status, answer) = served.post(job, &format!("token={token}&order=resume&why=x"));
+    assert!(status == 409 && answer.contains("cancelled"), "{answer}");
+    assert!(!served.page(job).contains("name=\"order\""), "nothing is left to be told");
     let properties = "/console/default/properties";
     let set = "scope=global&name=%3Cscript%3E&value=1&how=now&why=x";
     assert!(matches!(served.post(properties, set).0, 403 | 422));

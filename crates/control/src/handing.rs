@@ -4,8 +4,12 @@
 //! A thread for each other process posts what has come since its last turn, of each instance the last. What cannot be handed over waits,
 //! bounded by the number of instances. While the keeper cannot be reached for long, renewals are refused: their senders go to another
 //! process.
+//!
+//! Renewals of tasks of jobs go the same way, as any process may give a silent worker's task to another. It does so only by what it
+//! surely knows: each post says what the last answer said of the receiver's clock, so all that the sender heard up to then has come.
+//! One that is cut off from another process, but not from the ledger, gives nobody a task that a worker may still have.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -29,8 +33,12 @@ const CONNECT: Duration = Duration::from_secs(1);
 const TOTAL: Duration = Duration::from_secs(3);
 /// How long the keeper may be out of reach before renewals are refused.
 const CUT_OFF: Duration = Duration::from_secs(15);
+/// How often a process says that it has heard of no task.
+const TASKS_EVERY: Duration = Duration::from_secs(1);
 /// Bytes of renewals that are posted together, but for the last of them.
 const PIECE: usize = 512 << 10;
+/// Bytes of a task that is handed over, beside its progress; names have up to 128.
+const TASK_BYTES: usize = 600;
 /// The most bytes of a post.
 pub(crate) const POST_MAX: usize = 1 << 20;
 
@@ -49,7 +57,39 @@ pub(crate) struct Handed {
     acks: Value,
 }
 
+/// What a process has heard of tasks since its last post.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(crate) struct HandedTasks {
+    /// Its name.
+    from: String,
+    /// The receiver's clock as its last answer had it: all that was heard before is here, or was.
+    known: u64,
+    tasks: Vec<HandedTask>,
+}
+
+/// A renewal of a task that another process heard.
+#[derive(Debug, Serialize, Deserialize)]
+struct HandedTask {
+    environment: String,
+    job: String,
+    task: String,
+    term: u64,
+    /// How long ago that was.
+    ago_ms: u64,
+    #[serde(default)]
+    progress: Value,
+}
+
+/// What is answered to these.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Noted {
+    /// The receiver's clock.
+    now: u64,
+}
+
 type Waiting = HashMap<(Arc<str>, Instance), Moment>;
+/// By environment, job and task.
+type Tasks = HashSet<(Arc<str>, Arc<str>, String)>;
 
 /// The other processes.
 #[derive(Debug, Default)]
@@ -70,6 +110,7 @@ struct Peer {
 #[derive(Debug, Default)]
 struct PeerState {
     waiting: Mutex<Waiting>,
+    tasks: Mutex<Tasks>,
     /// Since when it cannot be reached.
     failing: Mutex<Option<Instant>>,
 }
@@ -94,9 +135,10 @@ impl Peers {
             let Ok(place) = member.address.parse::<HostPort>() else { continue };
             let timeouts = Timeouts { connect: Some(CONNECT), idle: Some(TOTAL), total: Some(TOTAL) };
             let client = HttpClient::new(Endpoint { timeouts, ..outward.to(Address::Tcp(place)) });
-            let path = format!("/v1/members/{}/renewals", member.token);
+            let path = format!("/v1/members/{}", member.token);
             let of = Arc::<PeerState>::default();
             let hands = Hands {
+                own: own.to_owned(),
                 of: Arc::clone(&of),
                 shared: Arc::clone(shared),
                 client,
@@ -124,6 +166,14 @@ impl Peers {
         }
     }
 
+    /// A worker has renewed its task here.
+    pub(crate) fn note_task(&self, environment: &str, job: &str, task: &str) {
+        let all = self.all.lock();
+        for peer in all.values() {
+            peer.shared.tasks.lock().insert((environment.into(), job.into(), task.to_owned()));
+        }
+    }
+
     /// Whether this one has been out of reach for long.
     pub(crate) fn is_cut_off_from(&self, name: &str) -> bool {
         let failing = self.all.lock().get(name).and_then(|peer| *peer.shared.failing.lock());
@@ -133,6 +183,7 @@ impl Peers {
 
 /// What hands over to one process.
 struct Hands {
+    own: String,
     of: Arc<PeerState>,
     shared: Arc<Shared>,
     client: HttpClient,
@@ -143,7 +194,12 @@ struct Hands {
 
 impl Hands {
     fn run(&self, run: &Run) {
+        let (mut known, mut told) = (0, Instant::now());
         while run.sleep(EVERY) {
+            if let Err(why) = self.hand_tasks(&mut known, &mut told) {
+                self.failed.fetch_add(1, Ordering::Relaxed);
+                run.failed(&why);
+            }
             let mut taken = std::mem::take(&mut *self.of.waiting.lock()).into_iter();
             loop {
                 let (mut posted, mut text) = (Vec::new(), String::from("["));
@@ -163,7 +219,7 @@ impl Hands {
                     break;
                 }
                 text.push(']');
-                if let Err(why) = self.post(&text) {
+                if let Err(why) = self.post("renewals", &text) {
                     self.failed.fetch_add(1, Ordering::Relaxed);
                     self.of.failing.lock().get_or_insert_with(Instant::now);
                     run.failed(&why);
@@ -202,16 +258,93 @@ impl Hands {
         serde_json::to_string(&handed).ok()
     }
 
-    fn post(&self, text: &str) -> Result<(), String> {
-        let answer = self.client.post(&self.path, text).map_err(|error| error.to_string())?;
+    /// Hands over what was heard of tasks, which waits where that fails.
+    fn hand_tasks(&self, known: &mut u64, told: &mut Instant) -> Result<(), String> {
+        let taken = std::mem::take(&mut *self.of.tasks.lock());
+        if taken.is_empty() && told.elapsed() < TASKS_EVERY {
+            return Ok(());
+        }
+        let mut left = taken.iter();
+        loop {
+            let mut said = HandedTasks { from: self.own.clone(), known: 0, tasks: Vec::new() };
+            let mut size = 0;
+            for task in left.by_ref().filter_map(|key| self.written_task(key)) {
+                size += task.progress.to_string().len() + TASK_BYTES;
+                said.tasks.push(task);
+                if size > PIECE {
+                    break;
+                }
+            }
+            // Until the last of them has come the receiver does not know all.
+            let is_all = size <= PIECE;
+            if is_all {
+                said.known = *known;
+            }
+            let count = said.tasks.len() as u64;
+            let posted = serde_json::to_string(&said).map_err(|error| error.to_string());
+            match posted.and_then(|text| self.post("tasks", &text)) {
+                Ok(answer) => {
+                    self.handed.fetch_add(count, Ordering::Relaxed);
+                    if is_all {
+                        // A member of an older version says nothing of its clock, and is told of nothing.
+                        *known = serde_json::from_str::<Noted>(&answer).map_or(0, |noted| noted.now);
+                        *told = Instant::now();
+                        return Ok(());
+                    }
+                }
+                Err(why) => {
+                    self.of.tasks.lock().extend(taken);
+                    return Err(why);
+                }
+            }
+        }
+    }
+
+    /// A task's last renewal as it is handed over; `None`: its job is gone.
+    fn written_task(&self, (environment, job, task): &(Arc<str>, Arc<str>, String)) -> Option<HandedTask> {
+        let now = self.shared.now();
+        let state = self.shared.state.lock();
+        let (term, at, progress) = state.environment(environment)?.jobs.heard(job, task)?;
+        Some(HandedTask {
+            environment: environment.to_string(),
+            job: job.to_string(),
+            task: task.clone(),
+            term,
+            ago_ms: now.since(at),
+            progress: progress.clone(),
+        })
+    }
+
+    fn post(&self, what: &str, text: &str) -> Result<String, String> {
+        let answer = self.client.post(&format!("{}/{what}", self.path), text).map_err(|error| error.to_string())?;
+        let status = answer.status();
         match answer.is_success() {
-            true => Ok(()),
-            false => Err(format!("refused with status {}", answer.status())),
+            true => answer.text().map_err(|error| error.to_string()),
+            // Of tasks members of older versions hear nothing.
+            false if status == 404 && what == "tasks" => Ok(String::new()),
+            false => Err(format!("refused with status {status}")),
         }
     }
 }
 
 impl Shared {
+    /// Takes what another process has heard of tasks.
+    pub(crate) fn take_tasks(&self, handed: HandedTasks) -> Noted {
+        let now = self.now();
+        let mut state = self.state();
+        for HandedTask { environment, job, task, term, ago_ms, progress } in handed.tasks {
+            if let Some(of) = state.environment_mut(&environment) {
+                let at = Moment(now.0.saturating_sub(ago_ms));
+                of.jobs.heard_elsewhere(&job, &task, term, progress, at);
+            }
+        }
+        if state.members.contains_key(&*handed.from) {
+            let until = state.heard.entry(handed.from.into()).or_default();
+            *until = Moment(handed.known.min(now.0)).max(*until);
+        }
+        Noted { now: now.0 }
+    }
+
     /// Takes renewals that another process has heard. Those of instances that are not known here yet are left out: they renew again.
     pub(crate) fn take_handed(&self, handed: Vec<Handed>) {
         let now = self.now();

@@ -30,11 +30,13 @@ pub enum Kind {
     Properties,
     /// Instances that are away.
     Away,
+    /// Jobs, in short.
+    Jobs,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Instances, Self::Topologies, Self::Properties, Self::Away];
+    pub const ALL: [Self; 5] = [Self::Instances, Self::Topologies, Self::Properties, Self::Away, Self::Jobs];
 
     /// Its word.
     pub fn name(self) -> &'static str {
@@ -43,6 +45,7 @@ impl Kind {
             Self::Topologies => "topologies",
             Self::Properties => "properties",
             Self::Away => "away",
+            Self::Jobs => "jobs",
         }
     }
 

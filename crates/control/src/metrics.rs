@@ -1,5 +1,6 @@
 //! What is measured, and whether the process is fit to serve.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,6 +10,8 @@ use moneta_store::metric::{self, Metric, Reading, Sample, Unit, by};
 
 use crate::commits::Counts;
 use crate::control::Control;
+use crate::jobs::board::TaskCounts;
+use crate::jobs::document::JobState;
 use crate::leases::Renewals;
 
 /// Numbers at one moment.
@@ -21,6 +24,8 @@ struct Now {
     apps: u64,
     members: u64,
     keeps: bool,
+    jobs: HashMap<JobState, u64>,
+    tasks: TaskCounts,
 }
 
 impl Now {
@@ -91,12 +96,59 @@ const METRICS: &[Reading<Now>] = &[
     Metric::gauge("fleet_keeper", Unit::Count, "1 where this process keeps the leases of instances: one of all members does.")
         .keys(&[])
         .read(|now| u64::from(now.keeps).into()),
-    Metric::counter("fleet_handed_total", Unit::Count, "Renewals that were handed to other members.")
+    Metric::counter("fleet_handed_total", Unit::Count, "Renewals of instances and tasks that were handed to other members.")
         .keys(&[])
         .read(|now| read(&now.control.members.peers.handed).into()),
     Metric::counter("fleet_hand_failures_total", Unit::Count, "Times that renewals could not be handed to another member.")
         .keys(&[])
         .read(|now| read(&now.control.members.peers.failed).into()),
+    Metric::gauge("fleet_jobs", Unit::Count, "Jobs, by how they stand.").labels(&["state"]).keys(&[]).read(|now| {
+        let count = |state| now.jobs.get(&state).copied().unwrap_or(0);
+        let states = [
+            JobState::Running,
+            JobState::Paused,
+            JobState::Failed,
+            JobState::Cancelling,
+            JobState::Cancelled,
+            JobState::Done,
+        ];
+        by(&states.map(|state| (state.name(), count(state))))
+    }),
+    Metric::gauge(
+        "fleet_tasks",
+        Unit::Count,
+        "Tasks of jobs that are not over, by how they stand; silent: their workers have not renewed them for a lease.",
+    )
+    .labels(&["state"])
+    .keys(&[])
+    .read(|now| {
+        let TaskCounts { waiting, running, silent, failed, done } = now.tasks;
+        by(&[("waiting", waiting), ("running", running), ("silent", silent), ("failed", failed), ("done", done)])
+    }),
+    Metric::counter("fleet_task_renewals_total", Unit::Count, "Renewals of tasks by their workers that were answered.")
+        .keys(&[])
+        .read(|now| read(&now.control.shared.tasks.renewed).into()),
+    Metric::counter(
+        "fleet_task_renewals_late_total",
+        Unit::Count,
+        "Of these, those that came after a lease: another worker could have had the task.",
+    )
+    .keys(&[])
+    .read(|now| read(&now.control.shared.tasks.late).into()),
+    Metric::counter(
+        "fleet_task_refusals_total",
+        Unit::Count,
+        "What workers said of a task under a term that was over.",
+    )
+    .keys(&[])
+    .read(|now| read(&now.control.shared.tasks.refused).into()),
+    Metric::counter(
+        "fleet_tasks_taken_over_total",
+        Unit::Count,
+        "Tasks that were given to another worker because theirs had fallen silent.",
+    )
+    .keys(&[])
+    .read(|now| read(&now.control.shared.tasks.taken_over).into()),
     Metric::counter("fleet_compared_total", Unit::Count, "Comparisons of what is known with the ledger.")
         .keys(&[])
         .read(|now| read(&now.control.shared.compared).into()),
@@ -121,6 +173,7 @@ impl Observed for Watched {
     fn samples(&self) -> Vec<Sample> {
         let mut renewals = Renewals::default();
         let (mut protected, mut apps) = (0, 0);
+        let (mut jobs, mut tasks) = (HashMap::new(), TaskCounts::default());
         let now = self.0.shared.now();
         let mut state = self.0.shared.state();
         for (_, of) in state.environments() {
@@ -131,13 +184,15 @@ impl Observed for Watched {
             renewals.away += away;
             protected += u64::from(is_protected);
             apps += of.apps.len() as u64;
+            of.jobs.iter().for_each(|(_, _, job)| *jobs.entry(job.state).or_default() += 1);
+            tasks += of.jobs.counts(now);
         }
         let (is_in_step, revision) = (state.is_in_step, state.at.revision.0);
         let keeps = self.0.members.keeps(&state);
         let members = if self.0.members.is_alone() { 1 } else { state.members.len() as u64 };
         drop(state);
         let control = Arc::clone(&self.0);
-        let now = Now { control, renewals, protected, is_in_step, revision, apps, members, keeps };
+        let now = Now { control, renewals, protected, is_in_step, revision, apps, members, keeps, jobs, tasks };
         metric::samples(METRICS, &now)
     }
 

@@ -28,6 +28,20 @@ pub(crate) struct Shared {
     /// Comparisons with the ledger, and keys that were not as there.
     pub(crate) compared: AtomicU64,
     pub(crate) differing: AtomicU64,
+    pub(crate) tasks: TaskEvents,
+}
+
+/// What happened with tasks of jobs here.
+#[derive(Debug, Default)]
+pub(crate) struct TaskEvents {
+    /// Renewals of tasks that were answered.
+    pub(crate) renewed: AtomicU64,
+    /// Of these, those that came later than a lease.
+    pub(crate) late: AtomicU64,
+    /// What was said under a term that is over.
+    pub(crate) refused: AtomicU64,
+    /// Tasks that were given to another worker because theirs fell silent.
+    pub(crate) taken_over: AtomicU64,
 }
 
 impl Shared {
@@ -42,6 +56,7 @@ impl Shared {
             resyncs: AtomicU64::new(0),
             compared: AtomicU64::new(0),
             differing: AtomicU64::new(0),
+            tasks: TaskEvents::default(),
         }
     }
 

@@ -45,6 +45,8 @@ pub struct State {
     pub(crate) keeper: Option<Keeper>,
     /// The processes that share the ledger, by their names.
     pub(crate) members: BTreeMap<Arc<str>, Member>,
+    /// Up to when each of the others has told this one which tasks it heard workers renew.
+    pub(crate) heard: BTreeMap<Arc<str>, Moment>,
     environments: BTreeMap<Arc<str>, Environment>,
     /// The numbers of regions.
     pub regions: BTreeMap<String, u8>,
@@ -158,6 +160,7 @@ impl State {
             keys: Keys::default(),
             keeper: None,
             members: BTreeMap::new(),
+            heard: BTreeMap::new(),
             environments: BTreeMap::new(),
             regions: BTreeMap::new(),
             period,
@@ -195,6 +198,8 @@ impl State {
             vitals.retain(|instance, _| is_there(instance));
             jobs.tidy();
         }
+        let Self { members, heard, .. } = self;
+        heard.retain(|name, _| members.contains_key(name));
         (self.is_in_step, self.told) = (true, now);
     }
 
@@ -220,6 +225,12 @@ impl State {
     /// Falls out of step where nothing was told for some time: also in the first moment after this process was stopped.
     pub(crate) fn age(&mut self, now: Moment) {
         self.is_in_step &= now.since(self.told) <= SILENT;
+    }
+
+    /// Up to when it is known here which tasks workers renewed, wherever they were heard. `own`: the name of this member.
+    pub(crate) fn heard_until(&self, own: Option<&str>, now: Moment) -> Moment {
+        let others = self.members.keys().filter(|name| Some(&***name) != own);
+        others.map(|name| self.heard.get(name).copied().unwrap_or_default()).fold(now, Moment::min)
     }
 
     /// An environment that is there.
@@ -298,7 +309,10 @@ impl State {
             }
             Some(Key::Job { environment, id }) => {
                 let Some(job) = decode::<Job>(entry) else { return };
-                self.make(environment).jobs.put(id, revision, job, now);
+                let of = self.make(environment);
+                let app: Arc<str> = job.app.as_str().into();
+                of.journal.put(revision.0, Kind::Jobs, id, Some(&app), &job.in_short().to_string());
+                of.jobs.put(id, revision, job, now);
             }
             Some(Key::Property { environment, scope, name }) => {
                 let Some(value) = decode::<Value>(entry) else { return };
@@ -352,9 +366,19 @@ impl State {
         match Key::read(key) {
             None => {}
             Some(Key::Keeper) => self.keeper = None,
-            Some(Key::Member(name)) => drop(self.members.remove(name)),
+            Some(Key::Member(name)) => {
+                self.members.remove(name);
+                self.heard.remove(name);
+            }
             Some(Key::Region(name)) => drop(self.regions.remove(name)),
-            Some(Key::Job { environment, id }) => self.make(environment).jobs.remove(id),
+            Some(Key::Job { environment, id }) => {
+                let of = self.make(environment);
+                if let Some((_, job)) = of.jobs.get(id) {
+                    let app: Arc<str> = job.app.as_str().into();
+                    of.journal.delete(revision.0, Kind::Jobs, id, Some(&app));
+                }
+                of.jobs.remove(id);
+            }
             Some(Key::Property { environment, scope, name }) => {
                 let app: Option<Arc<str>> = names::app_of_scope(scope).map(Into::into);
                 let key = format!("{scope}/{name}");
@@ -435,7 +459,10 @@ impl Environment {
 
     /// Whether an instance is registered and not away.
     pub fn is_here(&self, app: &Arc<str>, id: &str, now: Moment) -> bool {
-        let instance = Instance { app: Arc::clone(app), id: id.into() };
+        // By the names that are there already: this is asked of all instances again and again.
+        let named = self.apps.get(app).and_then(|of| of.instances.get_key_value(id));
+        let Some((id, _)) = named else { return false };
+        let instance = Instance { app: Arc::clone(app), id: Arc::clone(id) };
         self.leases.standing(&instance, now).is_some_and(|standing| standing != Standing::Away)
     }
 

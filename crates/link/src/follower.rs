@@ -23,7 +23,7 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(200), Duration::from
 /// What is followed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Query {
-    /// Kinds: `instances`, `topologies`, `properties`, `away`.
+    /// Kinds: `instances`, `topologies`, `properties`, `away`, `jobs`.
     pub kinds: Vec<&'static str>,
     /// Of one app alone.
     pub app: Option<String>,

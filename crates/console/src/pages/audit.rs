@@ -13,6 +13,7 @@ use serde_json::Value;
 use super::{Visit, refused};
 use crate::console::Console;
 use crate::layout::{Tab, page, path};
+use crate::words::cut;
 
 /// Events on a page.
 const ACTS: usize = 150;
@@ -72,7 +73,7 @@ fn line(environment: &str, act: &Value) -> Markup {
             td { b { (text("what").replace('_', " ")) } }
             td {
                 @if !app.is_empty() { a href=(path(environment, &["apps", &app])) { (app) } }
-                @if !id.is_empty() { "/" a href=(path(environment, &["apps", &app, "instances", &id])) { (id) } }
+                @if !id.is_empty() { "/" a href=(leads(environment, &text("what"), &app, &id)) { (id) } }
             }
             td.value { (brief(&act["before"])) }
             td.value { (brief(&act["after"])) }
@@ -82,11 +83,20 @@ fn line(environment: &str, act: &Value) -> Markup {
     }
 }
 
+/// Where what an event is about is shown: a job, or an instance.
+fn leads(environment: &str, what: &str, app: &str, id: &str) -> String {
+    if matches!(what, "claim" | "checkpoint") || what.starts_with("task_") || what.ends_with("_job") {
+        path(environment, &["jobs", id])
+    } else {
+        path(environment, &["apps", app, "instances", id])
+    }
+}
+
 fn brief(value: &Value) -> String {
     let text = match value {
         Value::Null => return String::new(),
         Value::String(text) => text.clone(),
         other => other.to_string(),
     };
-    if text.chars().count() <= CELL_MAX { text } else { text.chars().take(CELL_MAX).chain(['…']).collect() }
+    cut(&text, CELL_MAX)
 }

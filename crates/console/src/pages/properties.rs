@@ -17,7 +17,7 @@ use serde_json::Value;
 use super::{Visit, refused};
 use crate::console::Console;
 use crate::layout::{Tab, encoded, figure, page, pager, path};
-use crate::words::whole;
+use crate::words::{cut, whole};
 
 /// Values on a page, and of the rest at most.
 const VALUES: usize = 150;
@@ -128,7 +128,7 @@ fn told(value: &Value) -> String {
         Value::String(text) => text.clone(),
         other => other.to_string(),
     };
-    if text.chars().count() <= CELL_MAX { text } else { text.chars().take(CELL_MAX).chain(['…']).collect() }
+    cut(&text, CELL_MAX)
 }
 
 fn figures(version: u64, set: usize, status: &Value) -> Markup {

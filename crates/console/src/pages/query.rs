@@ -15,7 +15,7 @@ use serde_json::Value;
 use super::Visit;
 use crate::console::Console;
 use crate::layout::{Tab, page, path};
-use crate::words::whole;
+use crate::words::{cut, whole};
 
 /// Objects that are shown.
 const SHOWN: usize = 200;
@@ -132,7 +132,7 @@ fn grouped(asked: &Asked, groups: &serde_json::Map<String, Value>, answer: &Valu
     html! {
         table.rows {
             thead { tr { th scope="col" { (asked.by) } th.number scope="col" { "count" } } }
-            tbody { @for (name, count) in groups.into_iter().take(GROUPS) { tr { td { @if name.is_empty() { "–" } @else { (cut(name)) } } td.number { (whole(count)) } } } }
+            tbody { @for (name, count) in groups.into_iter().take(GROUPS) { tr { td { @if name.is_empty() { "–" } @else { (cut(name, CELL_MAX)) } } td.number { (whole(count)) } } } }
         }
         @if let Some(others @ 1..) = answer["other_groups"].as_u64() { p.empty { (whole(others)) " in other groups" } }
     }
@@ -171,13 +171,5 @@ fn cell(visit: &Visit, object: &Value, column: &str) -> Markup {
         "id" | "holder" => object[column].as_str().map(|id| path(&visit.environment, &["apps", app, "instances", id])),
         _ => None,
     };
-    html! { @if let Some(leads) = leads { a href=(leads) { (cut(&text)) } } @else { (cut(&text)) } }
-}
-
-fn cut(text: &str) -> String {
-    if text.chars().count() <= CELL_MAX {
-        text.to_owned()
-    } else {
-        text.chars().take(CELL_MAX).chain(['…']).collect()
-    }
+    html! { @if let Some(leads) = leads { a href=(leads) { (cut(&text, CELL_MAX)) } } @else { (cut(&text, CELL_MAX)) } }
 }

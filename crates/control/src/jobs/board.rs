@@ -1,4 +1,5 @@
 //! The jobs of an environment as they are now: their documents, and in RAM alone who renews which task, and how far that is.
+//! Renewals that other members hear are handed to this one (`handing`), so that each knows all.
 //!
 //! Everything is a function of a monotonic clock that is passed in. A process that starts, or was stopped, grants all a full lease.
 
@@ -34,6 +35,31 @@ struct Lease {
     /// When its worker was heard of; of one that waits: since when.
     seen: Moment,
     progress: Value,
+}
+
+/// Tasks of jobs that are not over, by how they stand.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TaskCounts {
+    /// No worker has it.
+    pub waiting: u64,
+    /// A worker has it, and renews.
+    pub running: u64,
+    /// Its worker has not renewed for a lease.
+    pub silent: u64,
+    /// It failed too often.
+    pub failed: u64,
+    /// It is done.
+    pub done: u64,
+}
+
+impl std::ops::AddAssign for TaskCounts {
+    fn add_assign(&mut self, other: Self) {
+        self.waiting += other.waiting;
+        self.running += other.running;
+        self.silent += other.silent;
+        self.failed += other.failed;
+        self.done += other.done;
+    }
 }
 
 /// What a worker is told with each answer.
@@ -133,11 +159,19 @@ impl Jobs {
     }
 
     /// Whether a worker may have a task now. A worker that has it may have it again: it was restarted, or missed the answer.
-    pub fn may_claim(&self, id: &Arc<str>, job: &Job, task: &Task, worker: &str, now: Moment) -> bool {
+    /// `known`: the moment up to which the renewals that all members heard are known here; `now` where there are no others.
+    pub fn may_claim(
+        &self,
+        id: &Arc<str>,
+        job: &Job,
+        task: &Task,
+        worker: &str,
+        (now, known): (Moment, Moment),
+    ) -> bool {
         let is_its = task.worker.as_deref() == Some(worker);
         let is_open = match task.state {
             TaskState::Waiting => !self.rests(id, task, now),
-            TaskState::Running => is_its || !self.is_live(id, job, task, now),
+            TaskState::Running => is_its || !self.is_live(id, job, task, known),
             TaskState::Failed | TaskState::Done => false,
         };
         is_open
@@ -145,18 +179,51 @@ impl Jobs {
                 JobState::Running => job.are_done(&task.after),
                 JobState::Cancelling => {
                     let mut others = job.tasks.iter().filter(|other| other.name != task.name);
-                    task.cleans && !others.any(|other| self.is_live(id, job, other, now))
+                    task.cleans && !others.any(|other| self.is_live(id, job, other, known))
                 }
                 _ => false,
             }
     }
 
-    /// A worker is heard of, which has the term in force.
-    pub(crate) fn renew(&mut self, id: &str, task: &str, progress: Option<Value>, now: Moment) {
-        if let Some(lease) = self.leases.get_mut(&(Arc::from(id), task.to_owned())) {
-            lease.seen = now;
-            lease.progress = progress.unwrap_or_else(|| std::mem::take(&mut lease.progress));
+    /// A worker is heard of, which has the term in force; returns whether that was later than its lease allows.
+    pub(crate) fn renew(&mut self, id: &str, task: &str, progress: Option<Value>, now: Moment) -> bool {
+        let allowed = self.known.get(id).map_or(0, |(_, job)| u64::from(job.lease_s) * 1_000);
+        let Some(lease) = self.leases.get_mut(&(Arc::from(id), task.to_owned())) else { return false };
+        let is_late = now.since(lease.seen) > allowed;
+        lease.seen = now;
+        lease.progress = progress.unwrap_or_else(|| std::mem::take(&mut lease.progress));
+        is_late
+    }
+
+    /// The renewal of a task that was heard last: the term, when, and the progress that came with it.
+    pub(crate) fn heard(&self, id: &Arc<str>, task: &str) -> Option<(u64, Moment, &Value)> {
+        let lease = self.leases.get(&(Arc::clone(id), task.to_owned()))?;
+        Some((lease.term, lease.seen, &lease.progress))
+    }
+
+    /// Another member heard a worker at a moment. Of a term that is not in force here, or that was heard of since, it says nothing.
+    pub(crate) fn heard_elsewhere(&mut self, id: &str, task: &str, term: u64, progress: Value, at: Moment) {
+        let lease = self.leases.get_mut(&(Arc::from(id), task.to_owned()));
+        if let Some(lease) = lease.filter(|lease| lease.term == term && lease.seen <= at) {
+            (lease.seen, lease.progress) = (at, progress);
         }
+    }
+
+    /// Numbers of tasks of jobs that are not over: waiting, running, of these with a silent worker, failed, done.
+    pub fn counts(&self, now: Moment) -> TaskCounts {
+        let mut counts = TaskCounts::default();
+        for (id, (_, job)) in self.known.iter().filter(|(_, (_, job))| !job.state.is_over()) {
+            for task in &job.tasks {
+                match task.state {
+                    TaskState::Waiting => counts.waiting += 1,
+                    TaskState::Running if self.is_live(id, job, task, now) => counts.running += 1,
+                    TaskState::Running => counts.silent += 1,
+                    TaskState::Failed => counts.failed += 1,
+                    TaskState::Done => counts.done += 1,
+                }
+            }
+        }
+        counts
     }
 
     /// What the worker of a task is to do.
@@ -210,7 +277,7 @@ mod tests {
 
     fn may(jobs: &Jobs, id: &Arc<str>, task: &str, worker: &str, at: u64) -> bool {
         let job = &jobs.get(id).unwrap().1;
-        jobs.may_claim(id, job, job.task(task).unwrap(), worker, Moment(at))
+        jobs.may_claim(id, job, job.task(task).unwrap(), worker, (Moment(at), Moment(at)))
     }
 
     #[test]
@@ -232,6 +299,38 @@ mod tests {
         next.tasks[0].term = 4;
         jobs.put("j", Revision(3), next, Moment(30_000));
         assert!(!may(&jobs, &id, "t", "other", 40_000));
+    }
+
+    #[test]
+    fn what_another_member_heard_keeps_a_task_and_what_it_may_have_heard_does_too() {
+        let (mut jobs, id) =
+            board(&json!([{ "name": "t", "state": "running", "term": 3, "worker": "w" }]), JobState::Running);
+        jobs.heard_elsewhere("j", "t", 3, json!(7), Moment(9_000));
+        assert!(!may(&jobs, &id, "t", "other", 19_000) && may(&jobs, &id, "t", "other", 19_001));
+        // Overtaken on its way, or of another term.
+        jobs.heard_elsewhere("j", "t", 3, json!(6), Moment(8_000));
+        jobs.heard_elsewhere("j", "t", 2, json!(5), Moment(18_000));
+        assert_eq!(jobs.heard(&id, "t"), Some((3, Moment(9_000), &json!(7))));
+        // Another member has told what it heard up to 19.0 s alone.
+        let job = Arc::clone(&jobs.get(&id).unwrap().1);
+        let may = |known| jobs.may_claim(&id, &job, &job.tasks[0], "other", (Moment(99_000), Moment(known)));
+        assert!(!may(19_000) && may(19_001));
+    }
+
+    #[test]
+    fn a_renewal_is_late_after_a_lease_and_tasks_are_counted_as_they_stand() {
+        let tasks = json!([{ "name": "t", "state": "running", "term": 1, "worker": "w" }, { "name": "u" },
+            { "name": "v", "state": "done" }, { "name": "x", "state": "failed" }]);
+        let (mut jobs, _) = board(&tasks, JobState::Running);
+        assert!(!jobs.renew("j", "t", None, Moment(11_000)));
+        let counts = |jobs: &Jobs, at| {
+            let TaskCounts { waiting, running, silent, failed, done } = jobs.counts(Moment(at));
+            [waiting, running, silent, failed, done]
+        };
+        assert_eq!((counts(&jobs, 21_000), counts(&jobs, 21_001)), ([1, 1, 0, 1, 1], [1, 0, 1, 1, 1]));
+        assert!(jobs.renew("j", "t", None, Moment(21_001)));
+        let (jobs, _) = board(&tasks, JobState::Cancelled);
+        assert_eq!(counts(&jobs, 1_000), [0; 5]);
     }
 
     #[test]

@@ -10,7 +10,7 @@
 //! Done and cancelled have no way out. A task that runs goes to another worker by a claim, without another state between.
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::error::Refusal;
 use crate::names;
@@ -257,6 +257,16 @@ impl Job {
         serde_json::to_string(self).unwrap_or_default()
     }
 
+    /// As lists and feeds have it: without its tasks, but with how many stand how.
+    pub fn in_short(&self) -> Value {
+        let count = |state| self.tasks.iter().filter(|task| task.state == state).count();
+        json!({
+            "kind": self.kind, "app": self.app, "state": self.state, "why": self.why, "by": self.by, "begun": self.begun,
+            "since": self.since, "tasks": self.tasks.len(), "waiting": count(TaskState::Waiting),
+            "running": count(TaskState::Running), "failed": count(TaskState::Failed), "done": count(TaskState::Done),
+        })
+    }
+
     /// A task of this name.
     pub fn task(&self, name: &str) -> Option<&Task> {
         self.tasks.iter().find(|task| task.name == name)
@@ -332,8 +342,6 @@ pub(crate) fn changed(before: &Document, changes: &[Change]) -> Result<Option<Do
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     fn read(value: &Value) -> Result<Job, u16> {

@@ -99,13 +99,10 @@ impl Control {
         let mut all = Vec::new();
         if let Some(of) = state.environment(environment) {
             for (id, _, job) in of.jobs.iter().filter(|(_, _, job)| app.is_none_or(|app| job.app == app)) {
-                let count = |state| job.tasks.iter().filter(|task| task.state == state).count();
                 let live = job.tasks.iter().filter(|task| of.jobs.is_live(id, job, task, now)).count();
-                all.push(json!({
-                    "id": **id, "kind": job.kind, "app": job.app, "state": job.state, "why": job.why, "by": job.by,
-                    "begun": job.begun, "since": job.since, "tasks": job.tasks.len(), "done": count(TaskState::Done),
-                    "failed": count(TaskState::Failed), "running": count(TaskState::Running), "live": live,
-                }));
+                let mut page = job.in_short();
+                (page["id"], page["live"]) = (json!(**id), json!(live));
+                all.push(page);
             }
         }
         all.sort_by_key(|job| std::cmp::Reverse(job["begun"].as_u64()));

@@ -9,6 +9,7 @@
 //! counts for nothing here.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -23,7 +24,7 @@ use crate::error::Refusal;
 use crate::instances::act;
 use crate::leases::Moment;
 use crate::names;
-use crate::state::{Environment, State};
+use crate::state::State;
 
 /// The most bytes of JSON of a progress that are kept.
 const PROGRESS_MAX: usize = 1 << 10;
@@ -97,27 +98,34 @@ impl Control {
         if ask.kinds.len() > KINDS_MAX {
             return Err(Refusal::too_large(format!("a worker asks for {KINDS_MAX} kinds of jobs at most")));
         }
-        let search = Search { who: who.clone(), access: Arc::clone(access), environment: environment.to_owned(), ask };
+        let own = self.members.name().map(str::to_owned);
+        let search =
+            Search { who: who.clone(), access: Arc::clone(access), environment: environment.to_owned(), ask, own };
         {
             let mut state = self.state_in_step()?;
             let now = self.shared.now();
             let Some(of) = state.environment_mut(environment) else { return Ok(json!({ "task": null })) };
             of.jobs.tick(now);
-            if search.find(of, now).is_none() {
+            if search.find(&state, now).is_none() {
                 return Ok(json!({ "task": null }));
             }
         }
         let found = Arc::new(Mutex::new(None));
         let (of_plan, shared) = (Arc::clone(&found), Arc::clone(&self.shared));
         let plan = move |state: &State| {
-            let given = state.environment(&search.environment).and_then(|of| search.give(of, shared.now()));
-            let (draft, answer) = given.map_or((None, None), |(draft, answer)| (Some(draft), Some(answer)));
-            *of_plan.lock() = answer;
+            let (draft, taken) = search.give(state, shared.now()).unzip();
+            *of_plan.lock() = taken;
             Ok(draft)
         };
         self.commits.commit(who, Box::new(plan)).await?;
         let answer = found.lock().take();
-        Ok(answer.unwrap_or_else(|| json!({ "task": null })))
+        Ok(answer.map_or_else(
+            || json!({ "task": null }),
+            |Taken { answer, is_anothers }| {
+                self.shared.tasks.taken_over.fetch_add(u64::from(is_anothers), Ordering::Relaxed);
+                answer
+            },
+        ))
     }
 
     /// Takes what a worker says of its task; answers what it is to do.
@@ -143,9 +151,15 @@ impl Control {
                 return Err(Refusal::forbidden("the app of this job is not yours"));
             }
             of.jobs.tick(now);
-            let word = Jobs::word(&job, in_force(&job, name, &said)?);
+            let task = in_force(&job, name, &said).inspect_err(|_| {
+                self.shared.tasks.refused.fetch_add(1, Ordering::Relaxed);
+            })?;
+            let word = Jobs::word(&job, task);
             let is_short = |value: &Value| value.to_string().len() <= PROGRESS_MAX;
-            of.jobs.renew(id, name, said.progress.clone().filter(is_short), now);
+            let is_late = of.jobs.renew(id, name, said.progress.clone().filter(is_short), now);
+            self.members.peers.note_task(environment, id, name);
+            self.shared.tasks.renewed.fetch_add(1, Ordering::Relaxed);
+            self.shared.tasks.late.fetch_add(u64::from(is_late), Ordering::Relaxed);
             if said.checkpoint.is_none() && said.end.is_none() {
                 return Ok(json!({ "word": word.name() }));
             }
@@ -212,11 +226,22 @@ struct Search {
     access: Arc<dyn Access>,
     environment: String,
     ask: Ask,
+    /// The name of this member, if there are others.
+    own: Option<String>,
+}
+
+/// A task that was given.
+struct Taken {
+    answer: Value,
+    /// Whether another worker had it, and fell silent.
+    is_anothers: bool,
 }
 
 impl Search {
     /// The job and the task that the worker may have.
-    fn find(&self, of: &Environment, now: Moment) -> Option<(Arc<str>, Arc<Job>, String)> {
+    fn find(&self, state: &State, now: Moment) -> Option<(Arc<str>, Arc<Job>, String)> {
+        let of = state.environment(&self.environment)?;
+        let at = (now, state.heard_until(self.own.as_deref(), now));
         let Ask { worker, kinds, app, job } = &self.ask;
         let is_wanted = |id: &str, of: &Job| {
             kinds.contains(&of.kind)
@@ -227,18 +252,19 @@ impl Search {
         jobs.sort_by_key(|(_, _, job)| job.begun);
         let mut allowed = jobs.into_iter().filter(|(_, _, job)| !job.state.is_over());
         allowed.find_map(|(id, _, job)| {
-            let task = job.tasks.iter().find(|task| of.jobs.may_claim(id, job, task, worker, now))?;
+            let task = job.tasks.iter().find(|task| of.jobs.may_claim(id, job, task, worker, at))?;
             let may = self.access.registers(&self.who, &self.environment, &job.app);
             may.then(|| (Arc::clone(id), Arc::clone(job), task.name.clone()))
         })
     }
 
     /// The change that gives it the task, and what it is told.
-    fn give(&self, of: &Environment, now: Moment) -> Option<(Draft, Value)> {
-        let (id, before, name) = self.find(of, now)?;
-        let (revision, _) = of.jobs.get(&id)?;
+    fn give(&self, state: &State, now: Moment) -> Option<(Draft, Taken)> {
+        let (id, before, name) = self.find(state, now)?;
+        let (revision, _) = state.environment(&self.environment)?.jobs.get(&id)?;
         let mut job = Job::clone(&before);
         let task = job.task_mut(&name)?;
+        let was_running = task.state == TaskState::Running;
         let previous = task.worker.replace(self.ask.worker.clone());
         (task.state, task.since) = (TaskState::Running, unix_ms());
         task.term += 1;
@@ -252,8 +278,9 @@ impl Search {
             after: json!({ "task": name, "term": task.term, "worker": self.ask.worker }),
             ..act(&self.environment, &before.app, &id)
         };
+        let is_anothers = was_running && previous.as_ref() != Some(&self.ask.worker);
         let mut draft = Draft { act, ..Draft::default() };
         put_job(&mut draft, (&self.environment, &id), *revision, &job);
-        Some((draft, answer))
+        Some((draft, Taken { answer, is_anothers }))
     }
 }

@@ -24,6 +24,7 @@ pub(super) fn routes(desk: &Desk) -> Vec<Route> {
         Route::get("/v1/status", status, desk.clone()),
         // The token says that it may: it is checked before the body is read.
         Route::post("/v1/members/{token}/renewals", handed, desk.clone()).with_body(POST_MAX).needs(Right::None),
+        Route::post("/v1/members/{token}/tasks", handed_tasks, desk.clone()).with_body(POST_MAX).needs(Right::None),
         Route::get("/v1/regions", regions, desk.clone()),
         Route::put("/v1/regions/{region}", add_region, desk.clone()).needs(role(Role::Administer)),
         Route::get("/v1/backup", backup, desk.clone()).streaming().needs(role(Role::Administer)),
@@ -68,6 +69,16 @@ async fn handed(State(desk): State<Desk>, Path(token): Path<String>, request: Re
     let body = Body::from_request(request, &()).await;
     let handed = body.and_then(|body| body.read());
     answered(handed.map(|handed| desk.control.shared.take_handed(handed)).map(|()| json!({})))
+}
+
+/// The same, of tasks of jobs.
+async fn handed_tasks(State(desk): State<Desk>, Path(token): Path<String>, request: Request) -> Response {
+    if !desk.control.members.takes(&token) {
+        return Refusal::missing("there is no such page").into_response();
+    }
+    let body = Body::from_request(request, &()).await;
+    let handed = body.and_then(|body| body.read());
+    answered(handed.map(|handed| json!(desk.control.shared.take_tasks(handed))))
 }
 
 async fn of_environment(State(desk): State<Desk>, Path(environment): Path<String>) -> Response {

@@ -72,6 +72,9 @@ fn who_has_logged_in_sees_what_its_roles_say_and_nobody_else_anything() {
         assert_eq!(control.ask_as(root, "PUT", &format!("/v1/{environment}/instances/feed/i"), &record).0, 200);
     }
 
+    let job = json!({ "kind": "k", "app": "feed", "tasks": [{ "name": "t", "params": { "slot": "secret-zone" } }] });
+    assert_eq!(control.ask_as(root, "PUT", "/v1/prod/jobs/j", &job).0, 200);
+
     // A stranger is led to the log-in, whatever it asks for, and told nothing.
     let mut stranger = Browser::new(&control);
     for page in [
@@ -79,6 +82,7 @@ fn who_has_logged_in_sees_what_its_roles_say_and_nobody_else_anything() {
         "/console/prod/apps/feed",
         "/console/prod/changes",
         "/console/none/query",
+        "/console/prod/jobs/j",
         "/console/prod/audit",
     ] {
         let (status, answer) = stranger.ask("GET", page, "");
@@ -102,6 +106,10 @@ fn who_has_logged_in_sees_what_its_roles_say_and_nobody_else_anything() {
     assert!(!answer.contains("/console/test") && !answer.contains("/console/prod/audit"), "{answer}");
     for (page, status) in [
         ("/console/prod/apps/feed/instances/i", 200),
+        ("/console/prod/jobs", 200),
+        ("/console/prod/jobs/j", 200),
+        ("/console/prod/jobs/none", 404),
+        ("/console/test/jobs/j", 403),
         ("/console/test", 403),
         ("/console/prod/key", 403),
         ("/console/prod/audit", 403),
@@ -110,6 +118,8 @@ fn who_has_logged_in_sees_what_its_roles_say_and_nobody_else_anything() {
         assert_eq!(browser.status("GET", page), status, "{page}");
     }
     assert_eq!(browser.status("POST", override_page), 403);
+    assert_eq!(browser.status("POST", "/console/prod/jobs/j"), 403);
+    assert!(!browser.ask("GET", "/console/prod/jobs/j", "").1.contains("name=\"order\""), "a reader tells it nothing");
     // The cookie is for pages alone: programs show a token.
     assert_eq!(browser.status("GET", "/v1/prod/instances"), 401);
 
@@ -127,6 +137,10 @@ fn who_has_logged_in_sees_what_its_roles_say_and_nobody_else_anything() {
     assert_eq!(listed["instances"][0]["value"]["effective"], "DOWN");
     let (_, audit) = control.ask_as(root, "GET", "/v1/prod/audit", &Value::Null);
     assert_eq!((&audit["acts"][0]["what"], &audit["acts"][0]["who"]), (&json!("override"), &json!("ops")), "{audit}");
+    let job_page = "/console/prod/jobs/j";
+    assert_eq!(operator.ask("POST", job_page, &format!("token={of_another}&order=cancel&why=x")).0, 403);
+    assert_eq!(operator.ask("POST", job_page, &format!("token={token}&order=pause&why=x")).0, 303);
+    assert_eq!(control.ask_as(root, "GET", "/v1/prod/jobs/j", &Value::Null).1["state"], "paused");
     let before = operator.cookie.clone();
     assert_eq!(operator.ask("POST", "/log-out", &format!("token={token}")).0, 303);
     operator.cookie = before;

@@ -84,6 +84,50 @@ fn a_job_goes_through_its_tasks_in_order_and_ends() {
 }
 
 #[test]
+fn jobs_are_told_by_the_feed_and_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let control = Control::start(folder.path(), &[]);
+    let mut feed = control.feed("kinds=jobs");
+    assert_eq!(feed.round().0.len(), 1, "there is none");
+    let mut of_another = control.feed("kinds=jobs&app=other");
+    of_another.round();
+    let tasks = json!([{ "name": "t" }, { "name": "u" }]);
+    assert_eq!(begin(&control, "j", &tasks).0, 200);
+    let told = feed.until(|event| event["put"]["key"] == "j");
+    let value = &told["put"]["value"];
+    assert_eq!((&value["state"], &value["app"], &value["waiting"]), (&json!("running"), &json!("feed"), &json!(2)));
+    assert!(value["tasks"] == 2 && told["put"]["kind"] == "jobs", "{told}");
+    let given = claim(&control, "w");
+    feed.until(|event| event["put"]["value"]["running"] == 1);
+    let metric = |name: &str| {
+        let (_, text) = try_ask(control.address, "GET", "/metrics", "", "").unwrap();
+        let line = text.lines().find_map(|line| line.strip_prefix(&format!("moneta_fleet_{name} ")).map(str::to_owned));
+        line.unwrap_or_else(|| panic!("{name}: {text}")).trim().to_owned()
+    };
+    assert_eq!(say(&control, "w", &given, &json!({})).0, 200);
+    assert_eq!(say(&control, "v", &given, &json!({})).0, 409);
+    for (name, value) in [
+        ("jobs{state=\"running\"}", "1"),
+        ("tasks{state=\"running\"}", "1"),
+        ("tasks{state=\"waiting\"}", "1"),
+        ("tasks{state=\"silent\"}", "0"),
+        ("task_renewals_total", "1"),
+        ("task_renewals_late_total", "0"),
+        ("task_refusals_total", "1"),
+        ("tasks_taken_over_total", "0"),
+    ] {
+        assert_eq!(metric(name), value, "{name}");
+    }
+    assert_eq!(order(&control, "j", "pause").0, 200);
+    feed.until(|event| event["put"]["value"]["state"] == "paused" && event["put"]["value"]["why"] == "a test");
+    assert_eq!(metric("jobs{state=\"paused\"}"), "1");
+    // Whose app it is not is told where it is, and of no job.
+    let (events, _) = of_another.round();
+    assert_eq!(events, Vec::<Value>::new());
+    control.end();
+}
+
+#[test]
 fn of_workers_that_claim_at_once_one_has_the_task() {
     let folder = tempfile::tempdir().unwrap();
     let control = Control::start(folder.path(), &[]);
@@ -124,6 +168,8 @@ fn what_a_silent_worker_says_late_counts_for_nothing() {
         given["task"] == "t"
     });
     assert_eq!((&given["term"], &given["checkpoint"]), (&json!(2), &json!(1)));
+    let (_, metrics) = try_ask(control.address, "GET", "/metrics", "", "").unwrap();
+    assert!(metrics.contains("moneta_fleet_tasks_taken_over_total 1\n"), "{metrics}");
     for more in [json!({}), json!({ "checkpoint": 9 }), json!({ "end": "done" }), json!({ "progress": 9 })] {
         assert_eq!(say(&control, "silent", &late, &more).0, 409, "{more}");
     }

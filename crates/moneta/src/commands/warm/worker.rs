@@ -4,20 +4,23 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use clap::{ArgMatches, Args, Command, FromArgMatches};
 use moneta_link::worker::{End, Held, Word, Worker};
-use moneta_link::{Control, ControlError};
+use moneta_link::{Control, ControlError, Follower, Query};
+use serde_json::Value;
 use signal_hook::consts::TERM_SIGNALS;
 use signal_hook::flag;
 
 use super::{BY_FILES, DIRECT, Order, copies, direct, files};
 use crate::commands::job;
 
-/// How often it asks for a task while there is none.
+/// How often it asks for a task while a job is open that may have one, or where it cannot follow which jobs there are.
 const ASK_EVERY: Duration = Duration::from_secs(1);
+/// How often a signal is looked for.
+const LOOK: Duration = Duration::from_millis(250);
 /// Exit status of a process that a second signal ends.
 const KILLED: i32 = 130;
 
@@ -50,6 +53,8 @@ struct Working<'a> {
     control: Arc<Control>,
     args: &'a WorkerArgs,
     stop: Arc<AtomicBool>,
+    /// The jobs that there are, so that nothing is asked while none is open.
+    jobs: Follower,
 }
 
 /// Works until a signal.
@@ -69,7 +74,9 @@ pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
         }
     }
     let name = args.name.clone().map_or_else(|| job::new_id("worker"), Ok)?;
-    let working = Working { control: Arc::new(job::of_command()?), args: &args, stop };
+    let control = Arc::new(job::of_command()?);
+    let jobs = Follower::start(Arc::clone(&control), Query { kinds: vec!["jobs"], app: args.app.clone() })?;
+    let working = Working { control, args: &args, stop, jobs };
     eprintln!("moneta worker: {name} asks {} for tasks", working.control.name());
     thread::scope(|scope| {
         let threads: Vec<_> = (0..args.tasks)
@@ -106,7 +113,7 @@ impl Working<'_> {
                 }
                 Ok(None) => {
                     is_told = false;
-                    thread::sleep(ASK_EVERY);
+                    self.wait(&worker.kinds);
                 }
                 Err(error @ (ControlError::Unreachable(_) | ControlError::Refused { status: 429 | 500.., .. })) => {
                     if !std::mem::replace(&mut is_told, true) {
@@ -122,6 +129,26 @@ impl Working<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Waits until it may be worth asking again.
+    fn wait(&self, kinds: &[String]) {
+        let begun = Instant::now();
+        let mut view = self.jobs.view();
+        let asked_at = view.at;
+        loop {
+            let is_open = |job: &Value| {
+                let is = |field: &str, word: &str| job[field] == *word;
+                (is("state", "running") || is("state", "cancelling")) && kinds.iter().any(|kind| is("kind", kind))
+            };
+            let has_open = view.items.of("jobs").any(|(_, item)| is_open(&item.value));
+            let is_due = begun.elapsed() >= ASK_EVERY;
+            // A task that rests, or whose worker falls silent, is told of by nothing.
+            if self.is_stopped() || (has_open && (is_due || view.at > asked_at)) || (!view.is_fresh() && is_due) {
+                return;
+            }
+            view = self.jobs.wait(view.steps, LOOK);
+        }
     }
 
     fn work(&self, held: Held) {
