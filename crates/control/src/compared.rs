@@ -3,6 +3,7 @@
 //! ledger has forgotten to forget: revisions that no follower goes on from.
 
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use moneta_background::Run;
 use moneta_ledger::{LedgerError, Revision};
@@ -12,11 +13,14 @@ use crate::control::Control;
 use crate::names;
 
 /// How long following may lag.
-const TOLD_WITHIN: std::time::Duration = std::time::Duration::from_secs(30);
+const TOLD_WITHIN: Duration = Duration::from_secs(30);
+
+/// How often the ledger forgets what was overwritten before the last time.
+const COMPACT_EVERY: Duration = Duration::from_secs(600);
 
 /// Compares until it is to stop.
 pub(crate) async fn run(control: &Control, run: &Run) {
-    let mut before = None;
+    let (mut before, mut compacted) = (None, Instant::now());
     loop {
         tokio::select! {
             () = sleep(control.compare_every) => {}
@@ -26,7 +30,11 @@ pub(crate) async fn run(control: &Control, run: &Run) {
             for prefix in [names::ENVIRONMENTS, names::FLEET] {
                 compare(control, prefix).await?;
             }
-            compact(control, &mut before).await
+            if compacted.elapsed() >= COMPACT_EVERY {
+                compacted = Instant::now();
+                compact(control, &mut before).await?;
+            }
+            Ok::<_, LedgerError>(())
         };
         let compared = tokio::select! {
             compared = compared => compared,

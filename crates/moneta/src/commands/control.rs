@@ -32,7 +32,9 @@ use moneta_process::startup::Startup;
 use crate::admin_access;
 use crate::control_access::ByUsers;
 use crate::options::misspelt;
-use crate::options::of_control::{self, ADVERTISE, DATA, EUREKA, EUREKA_ENVIRONMENT, LISTEN, RENEW_EVERY};
+use crate::options::of_control::{
+    self, ADVERTISE, COMPARE_EVERY, DATA, EUREKA, EUREKA_ENVIRONMENT, LISTEN, RENEW_EVERY,
+};
 use crate::options::sections;
 use crate::options::sections::operation::{self, LAME_DUCK};
 use crate::options::sections::tls;
@@ -98,8 +100,13 @@ pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     let ledger = ledger::open(&options, &outward)?;
     let member = ledger::membership(&options, &outward, process.desk().address())?;
     let known = PropertyOptions { sections: &sections::ALL, may_set: properties::may_set };
-    let config =
-        ControlConfig { period: options.get(&RENEW_EVERY), options: known, member, ..ControlConfig::default() };
+    let config = ControlConfig {
+        period: options.get(&RENEW_EVERY),
+        compare_every: options.get(&COMPARE_EVERY),
+        options: known,
+        member,
+        ..ControlConfig::default()
+    };
     let (control, running) = Control::start(Arc::clone(&ledger), &config).context("the control plane cannot start")?;
     process.at_end("control", CLOSE_WITHIN, move || drop(running));
     let history = past(&options, ledger, &mut process)?;

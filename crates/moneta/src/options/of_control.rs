@@ -61,6 +61,11 @@ section! {
     /// How often instances renew that ask for nothing else: three missed renewals make one suspect.
     RENEW_EVERY: Seconds = Opt::new("renew_every", Seconds { min: 1, max: 300 }, || Duration::from_secs(30))
         .when("Shorter where an instance that is gone has to be known sooner, at the price of more requests.");
+
+    /// How often what this process knows is compared with all that its ledger has: stores have been seen to keep a change from those
+    /// who follow them.
+    COMPARE_EVERY: Seconds = Opt::new("compare_every", Seconds { min: 1, max: 86_400 }, || Duration::from_secs(600))
+        .when("Shorter where etcd is not trusted to tell all, at the price of reading it whole.");
 }
 
 /// Those of nodes and proxies that hold here, too.

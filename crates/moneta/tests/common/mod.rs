@@ -3,6 +3,8 @@
 // Each test file is a separate program and uses a part of this one.
 #![allow(dead_code, unused_imports)]
 
+pub mod clock;
+
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream, ToSocketAddrs};

@@ -15,7 +15,7 @@ use crate::support::{Control, Over, try_ask};
 /// How long an instance may take to be away: three periods of 30 s, and two probes.
 const AWAY_WITHIN: Duration = Duration::from_secs(150);
 
-fn fleet(control: &Control, zones: &[&str]) {
+pub fn fleet(control: &Control, zones: &[&str]) {
     let replicas: Vec<Value> =
         zones.iter().map(|zone| json!({ "name": zone, "zone": zone, "slots": [format!("{zone}0")] })).collect();
     let change = json!({ "change": { "create": { "replicas": replicas } } });
@@ -36,7 +36,7 @@ fn node(control: &Control, zone: &str) -> (Node, SocketAddr) {
     (Node::run(&mut command), admin)
 }
 
-fn page(address: SocketAddr, path: &str) -> Option<Value> {
+pub fn page(address: SocketAddr, path: &str) -> Option<Value> {
     serde_json::from_str(&try_ask(address, "GET", path, "", "")?.1).ok()
 }
 
@@ -51,7 +51,7 @@ fn holder(control: &Control) -> Value {
 }
 
 /// What a proxy says of the node at an address.
-fn state_at(proxy: SocketAddr, node: SocketAddr) -> Option<Value> {
+pub fn state_at(proxy: SocketAddr, node: SocketAddr) -> Option<Value> {
     let page = page(proxy, "/proxy")?;
     let nodes = page["apps"][0]["nodes"].as_array()?.clone();
     nodes.into_iter().find(|one| one["node"] == node.to_string())
@@ -76,7 +76,7 @@ fn asked(stats: &mut BufReader<TcpStream>) -> Option<[u64; 2]> {
 }
 
 /// Sets and reads through a proxy until told to end; returns how many answers were errors.
-fn load(proxy: SocketAddr, is_over: &AtomicBool, rounds: &AtomicU64) -> u64 {
+pub fn load(proxy: SocketAddr, is_over: &AtomicBool, rounds: &AtomicU64) -> u64 {
     let mut stream = BufReader::new(connect(proxy));
     let (mut errors, mut line) = (0, String::new());
     while !is_over.load(Ordering::Relaxed) {

@@ -5,7 +5,7 @@ use std::process::Command;
 use moneta_testkit::process::{Process, clean};
 use tempfile::TempDir;
 
-use crate::common::{steady_port, until};
+use crate::common::{Signal, steady_port, until};
 
 /// One member: its ports for clients and for the others.
 struct Place {
@@ -51,6 +51,15 @@ impl Etcd {
     /// Ends a member as a kill does.
     pub fn kill(&mut self, member: usize) {
         drop(self.processes[member].take());
+    }
+
+    /// Sends a member a signal. Of SIGSTOP also waits for the effect.
+    pub fn signal(&self, member: usize, signal: Signal) {
+        let process = self.processes[member].as_ref().expect("it runs");
+        match signal {
+            Signal::SIGSTOP => process.stop(),
+            other => process.signal(other),
+        }
     }
 
     /// Where all of them are, as `--etcd` takes it.

@@ -7,11 +7,13 @@ mod common;
 
 mod apps;
 mod bad_days;
+mod clients;
 mod console;
 mod discovery;
 mod ends;
 mod etcd;
 mod fleet;
+mod forgetful;
 mod jobs;
 mod members;
 mod properties;

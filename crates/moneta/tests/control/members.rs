@@ -168,6 +168,78 @@ fn without_etcd_members_refuse_and_with_it_they_go_on() {
     control.end();
 }
 
+/// Asks for a task of jobs of the kind `k`; `Null`: there is none, or no answer.
+fn claim(control: &Control, worker: &str) -> Value {
+    let ask = json!({ "worker": worker, "kinds": ["k"] }).to_string();
+    let answer = try_ask(control.address, "POST", "/v1/default/claims", "", &ask);
+    answer
+        .filter(|(status, _)| *status == 200)
+        .and_then(|(_, text)| serde_json::from_str(&text).ok())
+        .unwrap_or_default()
+}
+
+/// Renews the task `t` of the job `j`; the status.
+fn renew_task(control: &Control, worker: &str, term: &Value, progress: u64) -> u16 {
+    let said = json!({ "worker": worker, "term": term, "progress": progress }).to_string();
+    let answer = try_ask(control.address, "POST", "/v1/default/jobs/j/tasks/t", "", &said);
+    answer.map_or(0, |(status, _)| status)
+}
+
+#[test]
+fn a_task_that_is_renewed_at_one_member_is_given_to_nobody_at_another_also_after_that_member_is_killed() {
+    let etcd = Etcd::start(1);
+    let (mut one, other) = (member(&etcd), member(&etcd));
+    until("both are known", || other.good("GET", "/v1/status", &Value::Null)["members"] == 2);
+    let job = json!({ "kind": "k", "app": "feed", "lease_s": 4, "tasks": [{ "name": "t" }] });
+    one.good("PUT", "/v1/default/jobs/j", &job);
+    let given = claim(&one, "w");
+    assert_eq!(given["task"], "t", "{given}");
+    let task = |control: &Control| control.good("GET", "/v1/default/jobs/j", &Value::Null)["tasks"][0].clone();
+    until("the other knows whose it is", || task(&other)["worker"] == "w");
+    // For three leases it is renewed at one member, and asked for at the other.
+    let (begun, mut progress) = (Instant::now(), 0);
+    while begun.elapsed() < Duration::from_secs(12) {
+        progress += 1;
+        assert_eq!(renew_task(&one, "w", &given["term"], progress), 200);
+        let wrong = claim(&other, "v");
+        assert_eq!(wrong["task"], Value::Null, "given again: {wrong}");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    until("the other shows how far it is", || task(&other)["progress"] == progress && task(&other)["live"] == true);
+    // Its worker goes to the other member, and nobody is given what it has.
+    one.kill();
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(12) {
+        progress += 1;
+        assert_eq!(renew_task(&other, "w", &given["term"], progress), 200);
+        let wrong = claim(&other, "v");
+        assert_eq!(wrong["task"], Value::Null, "given again: {wrong}");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    // One that starts knows of it, too.
+    let one = member(&etcd);
+    until("the new one is told", || {
+        progress += 1;
+        assert_eq!(renew_task(&other, "w", &given["term"], progress), 200);
+        assert_eq!(claim(&one, "v")["task"], Value::Null);
+        task(&one)["progress"].as_u64() > Some(5)
+    });
+    // Silent, it loses the task, at whichever member.
+    let mut taken = Value::Null;
+    until("its task is given to another", || {
+        taken = claim(&one, "v");
+        taken["task"] == "t"
+    });
+    assert_eq!(taken["term"], 2);
+    until("its own term is over everywhere", || renew_task(&other, "w", &given["term"], 0) == 409);
+    assert_eq!(task(&one)["worker"], "v");
+    // Nobody else hands anything over.
+    let (status, _) = try_ask(one.address, "POST", "/v1/members/00/tasks", "", "{}").unwrap();
+    assert_eq!(status, 404);
+    one.end();
+    other.end();
+}
+
 #[test]
 #[ignore = "a stopped process is missed after ten seconds: make test-control"]
 fn a_keeper_that_was_stopped_for_a_minute_does_nothing_out_of_turn() {
