@@ -37,10 +37,13 @@ impl Backlog {
     }
 
     /// Sends as much as the socket takes; returns the number of bytes.
+    #[inline]
     pub(crate) fn flush(&mut self, transport: &mut Transport) -> Result<usize, TransportError> {
-        if self.is_empty() || !self.writable {
-            return Ok(0);
-        }
+        if self.is_empty() || !self.writable { Ok(0) } else { self.flush_unsent(transport) }
+    }
+
+    #[inline(never)]
+    fn flush_unsent(&mut self, transport: &mut Transport) -> Result<usize, TransportError> {
         let sent = self.offer(transport, None)?;
         self.sent += sent;
         if self.is_empty() {

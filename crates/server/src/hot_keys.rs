@@ -61,9 +61,9 @@ pub struct HotKeys {
 }
 
 impl HotKeys {
-    /// A command that stands for [`SAMPLE`] asked for `keys` at the Unix second `now`.
-    pub(crate) fn asked<'k>(&self, now: u32, keys: impl Iterator<Item = &'k [u8]>) {
-        self.with(now, |windows| keys.for_each(|key| windows.current.requests.add(key, 1)));
+    /// A command that stands for [`SAMPLE`] asked for `keys`, each of which stands for `times`, at the Unix second `now`.
+    pub(crate) fn asked<'k>(&self, now: u32, keys: impl Iterator<Item = &'k [u8]>, times: u64) {
+        self.with(now, |windows| keys.for_each(|key| windows.current.requests.add(key, times)));
     }
 
     /// Requests and replies of such a command took so many bytes.
@@ -164,7 +164,7 @@ mod tests {
 
     fn ask(worker: &HotKeys, now: u32, key: &str, times: usize, bytes: usize) {
         for _ in 0..times {
-            worker.asked(now, std::iter::once(key.as_bytes()));
+            worker.asked(now, std::iter::once(key.as_bytes()), 1);
             worker.moved(now, key.as_bytes(), bytes);
         }
     }

@@ -93,7 +93,18 @@ impl Inbound {
     }
 
     /// Drops `consumed` bytes from the front and keeps the rest; `needed` of them must be there for the next step.
+    #[inline]
     pub(crate) fn consume(&mut self, buffer: &[u8], consumed: usize, needed: usize) {
+        // Most often whole requests came, and nothing was left over from earlier ones.
+        if self.shared && consumed == buffer.len() && !self.owns_memory() {
+            (self.needed, self.shared) = (0, false);
+            return;
+        }
+        self.keep(buffer, consumed, needed);
+    }
+
+    #[inline(never)]
+    fn keep(&mut self, buffer: &[u8], consumed: usize, needed: usize) {
         if self.shared {
             self.private = buffer[consumed..].to_vec();
             self.executed = 0;

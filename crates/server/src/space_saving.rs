@@ -41,6 +41,9 @@ impl KeyBytes {
 /// A summary of one stream: 36 KiB.
 pub(crate) struct Summary {
     used: usize,
+    /// No entry weighs less; none before `passed` weighs as little.
+    least: u64,
+    passed: usize,
     tags: [u32; ENTRIES],
     weights: [u64; ENTRIES],
     errors: [u64; ENTRIES],
@@ -53,6 +56,8 @@ impl Default for Summary {
     fn default() -> Self {
         Self {
             used: 0,
+            least: 0,
+            passed: 0,
             tags: [0; ENTRIES],
             weights: [0; ENTRIES],
             errors: [0; ENTRIES],
@@ -75,7 +80,7 @@ impl Summary {
             self.used += 1;
             (self.used - 1, 0)
         } else {
-            let place = self.least();
+            let place = self.next_least();
             (place, self.weights[place])
         };
         self.tags[place] = tag;
@@ -86,7 +91,7 @@ impl Summary {
 
     /// Forgets everything.
     pub(crate) fn clear(&mut self) {
-        (self.used, self.total) = (0, 0);
+        (self.used, self.least, self.passed, self.total) = (0, 0, 0, 0);
     }
 
     fn find(&self, key: &[u8], tag: u32) -> Option<usize> {
@@ -105,14 +110,25 @@ impl Summary {
         None
     }
 
-    fn least(&self) -> usize {
-        let least = self.weights.iter().copied().fold(u64::MAX, u64::min);
-        self.weights.iter().position(|weight| *weight == least).unwrap_or(0)
+    /// An entry that weighs least, of a summary that is full. Weights only grow, so all weights are compared once for the many
+    /// entries that weigh the same.
+    fn next_least(&mut self) -> usize {
+        loop {
+            if let Some(place) = self.weights[self.passed..].iter().position(|weight| *weight == self.least) {
+                self.passed += place;
+                return self.passed;
+            }
+            (self.least, self.passed) = (self.least_weight(), 0);
+        }
+    }
+
+    fn least_weight(&self) -> u64 {
+        self.weights.iter().copied().fold(u64::MAX, u64::min)
     }
 
     /// The most that a key without an entry may weigh.
     fn floor(&self) -> u64 {
-        if self.used < ENTRIES { 0 } else { self.weights[self.least()] }
+        if self.used < ENTRIES { 0 } else { self.least_weight() }
     }
 }
 

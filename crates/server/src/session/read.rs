@@ -138,23 +138,33 @@ impl Asked<'_> {
         }
     }
 
-    /// `tier`: what answered it.
-    #[inline]
-    fn tell(&self, worker: &Worker, peer: &Peer, found: &watch::Fetched, tier: &'static str) {
-        if let watch::Fetched::Found { size } = *found
+    /// `tier`: what answered it. The checks belong to each read, what they lead to does not.
+    #[inline(always)]
+    fn tell(&self, worker: &Worker, peer: &Peer, found: watch::Fetched, tier: &'static str) {
+        let node = &*worker.node;
+        let is_large = matches!(found, watch::Fetched::Found { size } if node.slow_log.is_large(size));
+        let is_heard = node.watchers.wants(watch::FETCHERS) | node.prefixes.is_enabled();
+        if is_large | is_heard | node.app_limits().is_some() {
+            self.tell_some(worker, peer, found, tier);
+        }
+    }
+
+    #[cold]
+    fn tell_some(&self, worker: &Worker, peer: &Peer, found: watch::Fetched, tier: &'static str) {
+        if let watch::Fetched::Found { size } = found
             && worker.node.slow_log.is_large(size)
         {
             sample::large(worker, peer, Kind::Get, (self.key, self.style), size, tier);
         }
         if worker.node.watchers.wants(watch::FETCHERS) {
-            worker.node.watchers.fetched(peer, self.key, found);
+            worker.node.watchers.fetched(peer, self.key, &found);
         }
         if worker.node.prefixes.is_enabled() {
             let hit = matches!(found, watch::Fetched::Found { .. });
             worker.count_by_prefix(self.key, Use::Get { hit });
         }
         if let Some(apps) = worker.node.app_limits()
-            && let watch::Fetched::Found { size } = *found
+            && let watch::Fetched::Found { size } = found
         {
             spend_of_app(apps, peer.door, self.key, size);
         }
@@ -217,11 +227,11 @@ pub(super) fn answer_read(
     match outcome {
         Ok(Lookup::Found(item)) => {
             worker.counters.ledger.note_read(item.value.len());
-            asked.tell(worker, peer, &watch::Fetched::Found { size: item.value.len() }, worker.node.waits_for);
+            asked.tell(worker, peer, watch::Fetched::Found { size: item.value.len() }, worker.node.waits_for);
             asked.item(&item.as_ref(), now, out);
         }
         Ok(Lookup::Miss { expired }) => {
-            asked.tell(worker, peer, &watch::Fetched::Missed { expired }, worker.node.waits_for);
+            asked.tell(worker, peer, watch::Fetched::Missed { expired }, worker.node.waits_for);
             asked.miss(now, out);
         }
         // After a wait there is no visitor that could have been shown an item.
@@ -276,7 +286,7 @@ fn answer_next(
             Some(Ok(Lookup::Visited)) => {
                 asked.count(&worker.counters, Read::Hit);
                 worker.counters.ledger.note_read(size);
-                asked.tell(worker, peer, &watch::Fetched::Found { size }, worker.node.waits_for);
+                asked.tell(worker, peer, watch::Fetched::Found { size }, worker.node.waits_for);
             }
             Some(outcome) => {
                 let failed = answer_read(worker, peer, asked, outcome, out);
@@ -355,7 +365,7 @@ impl Session {
             Step::Done(Ok(Outcome::Read(Lookup::Visited))) => {
                 let size = answer.size;
                 asked.count(&worker.counters, Read::Hit);
-                asked.tell(worker, &self.peer, &watch::Fetched::Found { size }, sample::RAM);
+                asked.tell(worker, &self.peer, watch::Fetched::Found { size }, sample::RAM);
                 Looked::Answered
             }
             step => self.end_look_up(worker, asked, step, output),

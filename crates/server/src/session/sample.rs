@@ -16,6 +16,9 @@ use crate::slow_log::{Noted, Why};
 /// What answers requests at once.
 pub(super) const RAM: &str = "ram";
 
+/// Keys of one line that are counted for the hot keys, at most.
+const KEYS_MAX: usize = 16;
+
 /// A command that is timed and was executed.
 pub(super) struct Sampled<'a> {
     pub(super) kind: Kind,
@@ -44,7 +47,7 @@ impl Session {
         let mut buffer = Self::key_buffer();
         if let Keys::One(key) = keys {
             let key = stored_key(key, style, &mut buffer);
-            worker.counters.hot_keys.asked(now, std::iter::once(key));
+            worker.counters.hot_keys.asked(now, std::iter::once(key), 1);
             if !is_parked {
                 worker.counters.hot_keys.moved(now, key, consumed + output.len().saturating_sub(started.output));
             }
@@ -53,7 +56,9 @@ impl Session {
         let is_done = |key: &&[u8]| rest.is_none_or(|rest| (key.as_ptr() as usize) < rest);
         let each = std::iter::from_fn(move || keys.split_first()).take_while(is_done);
         let (first, count) = (each.clone().next(), each.clone().count());
-        worker.counters.hot_keys.asked(now, each);
+        // Of a long line one key in so many, each of which stands for as many.
+        let step = count.div_ceil(KEYS_MAX).max(1);
+        worker.counters.hot_keys.asked(now, each.skip(fastrand::usize(..step)).step_by(step), step as u64);
         if let Some(first) = first.filter(|_| !is_parked) {
             let moved = consumed + output.len().saturating_sub(started.output);
             // Which of its keys has which bytes is not known; the first of many lines is as likely to be any of them.
