@@ -1,5 +1,7 @@
 //! Receives the replies of a connection, and hands each to the request that it answers.
 
+use std::time::Duration;
+
 use moneta_client::wire::{self, Decoded};
 use moneta_net::Received;
 use moneta_store::ErrorKind;
@@ -67,6 +69,8 @@ impl Link {
     fn take_replies(&mut self, turn: &mut Turn<'_>) -> Result<(), Failure> {
         let Stage::Up { dialect, .. } = self.stage else { return Ok(()) };
         let (mut any, mut checked) = (false, false);
+        // Requests that were sent together have waited equally long: a subtraction of instants for each would cost as much as its reply.
+        let mut waited = (turn.now, Duration::ZERO);
         // Where there is no room, large values are thrown away as they come.
         let is_full = self.shared.config.memory.is_full();
         let most = if is_full { self.shared.config.item_max.min(LARGE) } else { self.shared.config.item_max };
@@ -123,8 +127,10 @@ impl Link {
                             (false, true) => Times::Read,
                             (false, false) => Times::Write,
                         };
-                        let took = turn.now.saturating_duration_since(entry.begun);
-                        turn.replies.answer(entry.target, kind, took, answer);
+                        if entry.begun != waited.0 {
+                            waited = (entry.begun, turn.now.saturating_duration_since(entry.begun));
+                        }
+                        turn.replies.answer(entry.target, kind, waited.1, answer);
                     }
                     if after {
                         return Err(self.misbehaved("an error after which replies cannot be told apart"));
