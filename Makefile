@@ -28,11 +28,11 @@ SERVER := $(TARGET)/debug/moneta
 QUICK := $(TARGET)/quick/moneta
 # What `make test` builds and tests: all but RocksDB, which alone compiles for 20 minutes on two cores, and the micro-benchmarks.
 # Not all features: `shuttle` changes what is tested.
-TESTED := --workspace --exclude moneta-rocks --exclude moneta-microbench --features moneta/lmdb,moneta/parquet,moneta/age,moneta/stores,moneta-ledger/etcd
+TESTED := --workspace --exclude moneta-rocks --exclude moneta-microbench --features moneta/lmdb,moneta/parquet,moneta/age,moneta/stores,moneta/etcd
 # The same with RocksDB. The same packages and features in each command, so that RocksDB is compiled once.
 ENGINES := -p moneta-rocks -p moneta -p moneta-conformance --features moneta/rocks,moneta/lmdb,moneta-conformance/engines
 # What packages have beside the default features: heavy, and so not in `make run`.
-PACKAGED := stores,parquet,age
+PACKAGED := stores,parquet,age,etcd
 # What clippy and the documentation cover: RocksDB's crate too, for which RocksDB is compiled.
 LINTED ?= --workspace --all-features
 # What the engines change: the tests of RocksDB's crate, those of options, and the stacks with an engine on a library. The rest

@@ -128,10 +128,7 @@ pub fn resolve(matches: &ArgMatches, environment: impl Fn(&str) -> Option<OsStri
     }
     if !etcd.is_empty() {
         if !HAS_ETCD {
-            refusals.push(values.refuse(
-                &ETCD,
-                "left out: this build has no etcd (cargo build --release -p moneta makes one that has)",
-            ));
+            refusals.push(values.refuse(&ETCD, "left out: this build has no etcd (make install makes one that has)"));
         }
         if has_certificate && !has_authorities {
             let range = "given together with etcd and tls_cert: members of the control plane believe each other by it";
