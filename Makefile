@@ -46,7 +46,7 @@ SCRIPTS := .ci/run $(wildcard scripts/*.sh) fuzz/run.sh deploy/split/run.sh depl
 # $(call needs,FOR): `make setup`, where something is missing.
 needs = @scripts/setup.sh --check $(1) || $(MAKE) --no-print-directory setup FOR="$(1)"
 
-.PHONY: help setup run cluster install release-build deb image release test-packages first-hour docs test-monitoring test-helm build test test-engines test-zones test-regions measure-regions test-control test-warm hostile test-mixed test-stores bulk-days test-python test-clients test-tls test-console console-pages test-go test-java lint fuzz crash miri bench microbench
+.PHONY: help setup run cluster install release-build deb image release test-packages first-hour docs test-monitoring test-helm build test test-engines test-zones test-regions measure-regions test-control measure-fleet test-warm hostile test-mixed test-stores bulk-days test-python test-clients test-tls test-console console-pages test-go test-java lint fuzz crash miri bench microbench
 
 help:
 	@echo 'make setup         install what tests and lint need; FOR=clients for Go and Java. The others call it where something is missing'
@@ -58,6 +58,7 @@ help:
 	@echo 'make test-engines  the engines on RocksDB and LMDB in a node; compiles RocksDB, 20 minutes on two cores'
 	@echo 'make test-zones    a cluster in network namespaces whose nodes and zones fail; a minute'
 	@echo 'make test-control  a control plane on etcd whose leaders and members are killed and stopped; minutes'
+	@echo 'make measure-fleet what clients see while a replica is added, a zone drained, a node replaced, a property rolled out; three minutes'
 	@echo 'make test-regions  two regions whose relays, copies and links fail; some minutes'
 	@echo 'make test-warm     replicas filled by jobs whose workers, sources and control plane are killed; some minutes'
 	@echo 'make hostile       attackers beside good clients of a cluster in network namespaces; a minute'
@@ -169,6 +170,11 @@ measure-regions:
 test-zones: build
 	$(call needs,test zones)
 	MONETA_ZONES=$(ZONES) $(if $(PLOT),MONETA_ZONES_PLOT=$(abspath $(PLOT))) PATH=$$PATH:/usr/sbin $(CARGO) test $(TESTED) --test zones -- --ignored --nocapture a_cluster_loses
+
+# What clients see while an operator works on a cluster, as a table. PLOT=FILE: a plot by second, as SVG.
+measure-fleet: build
+	$(call needs,test)
+	MONETA_BIN=$(SERVER) $(if $(PLOT),MONETA_FLEET_PLOT=$(abspath $(PLOT))) scripts/measure-fleet.py
 
 # Long days of the control plane: etcd that loses its leaders, members that are stopped and killed, many instances silent at once.
 test-control: build
