@@ -183,7 +183,7 @@ fn live() -> BTreeSet<String> {
     let reference = printed(&mut moneta(&["config", "--reference"]));
     let of_node = reference.split("\n## ").filter(|section| !ELSEWHERE.iter().any(|name| section.starts_with(name)));
     let options = of_node.flat_map(|section| section.split("\n### ").skip(1));
-    let live = options.filter(|option| option.lines().any(|line| line.ends_with("*reload*")));
+    let live = options.filter(|option| option.split("\n\n").nth(1).is_some_and(|line| line.ends_with("reload")));
     live.filter_map(|option| option.lines().next()).filter(|key| *key != "users").map(str::to_owned).collect()
 }
 

@@ -35,9 +35,9 @@ fn describe(text: &mut String, option: &dyn Declaration) {
     let range = in_short(&option.range());
     let reload = if option.is_live() { "reload" } else { "restart" };
     let _ = write!(text, "\n### {}\n\n", about.key);
-    write_folded(text, &format!("{short}{alias}{range}; {default}; *{reload}*"));
+    write_folded(text, &format!("{short}{alias}{range}; {default}; {reload}"));
     text.push('\n');
-    write_folded(text, &format!("{}. Change it: {}", about.summary(), lower_first(about.when)));
+    write_folded(text, &format!("{}. *{}*", about.summary(), about.when));
 }
 
 /// Writes words into lines of at most [`COLUMNS`], but for single words that are longer.
@@ -72,11 +72,6 @@ fn in_short(range: &str) -> String {
         _ if suffixes.contains(" ms,") => format!("{bounds}, also in ms"),
         _ => bounds.to_owned(),
     }
-}
-
-fn lower_first(text: &str) -> String {
-    let mut letters = text.chars();
-    letters.next().map_or_else(String::new, |first| first.to_lowercase().chain(letters).collect())
 }
 
 fn write_example(text: &mut String, option: &dyn Declaration) {

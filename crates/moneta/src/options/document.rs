@@ -32,7 +32,8 @@ be accepted.
 
 Sizes are in bytes, or have a suffix k, m, g or t (KiB, MiB, GiB, TiB), powers of 1024. Times are in seconds, or have a suffix s,
 m, h or d; some take ms. A switch as a flag needs no value (`--no-evict`); `--no-evict=false` turns it off. Where *reload* stands,
-a changed value takes effect on SIGHUP; where *restart* stands, it does not.
+a changed value takes effect on SIGHUP; where *restart* stands, it does not. What is in italics says when to change an option, or
+to what.
 ";
 
 const REFERENCE_LISTENERS: &str = "

@@ -40,7 +40,7 @@ section! {
     USERS: File = Opt::new("users", File, || None)
         .example("\"\"")
         .live()
-        .when("When not everybody who can connect may do everything; security.md says more.");
+        .when("When not everybody who can connect may do everything (security.md).");
 
     /// Let users send secrets over TCP without TLS, from other machines: by text, SASL PLAIN, or to the admin port.
     LOGIN_IN_CLEAR: Switch = Opt::new("login_in_clear", Switch, || false)
@@ -87,11 +87,11 @@ section! {
     DISABLE_WATCH: Switch = Opt::new("disable_watch", Switch, || false).short('W').live()
         .when("When keys are secrets.");
 
-    /// Commands of operators that clients may give, as far as the switches above allow them; others are refused. `dump`, which
-    /// has to be named, lists keys in spite of `disable_dumping`: for a listener that only proxies and copies reach.
+    /// Commands of operators that clients may give; others are refused. `dump`, which has to be named, lists keys in spite of
+    /// `disable_dumping`: for a listener that only proxies and copies reach.
     ADMIN_COMMANDS: CommandList = Opt::new("admin_commands", CommandList, || Commands::ALL).when(
         "none, or fewer, where clients are not operators; a [[listener]] with its own, such as a Unix socket, is \
-         then the operators' door.",
+         then their door.",
     );
 }
 

@@ -26,14 +26,14 @@ section! {
     /// This node is one of several copies of the same data: deletes leave tombstones, a touch that shortens a life is a new
     /// version, and clients cannot choose CAS values (meta E).
     CLUSTER: Switch = Opt::new("cluster", Switch, || false)
-        .when("On all nodes whose data other nodes hold too.");
+        .when("On all nodes whose data others hold too.");
 
     /// The region of this node: part of the version of every write that it makes.
     REGION_ID: Number<u8> = Opt::new("region_id", Number { min: 0, max: 15 }, || 0)
         .when("Another number for each region.");
 
-    /// The writer that this process is: the last part of the version of every write that it makes. auto draws one at the start.
-    /// That two have the same one does no harm.
+    /// The writer that this process is: the last part of the versions that it makes. auto draws one at the start. That two have
+    /// the same one does no harm.
     WRITER_ID: WriterId = Opt::new("writer_id", WriterId, || None)
         .when("Where versions should tell which process made them.");
 
@@ -43,13 +43,13 @@ section! {
         Opt::new("client_versions", Choice(&[("auto", None), ("yes", Some(true)), ("no", Some(false))]), || None)
             .when(
                 "yes on a proxy that a feed or a repair writes to by its ordinary port; no on a node without \
-                 --cluster that only clients write to.",
+                 --cluster.",
             );
 
-    /// Share of --memory, beside it, for the keys that changed last, for readers of the feed. A node on an SSD without a write
-    /// budget tells from the log there, and takes none. 0: no feed.
+    /// Share of --memory, beside it, for the keys that changed last, for readers of the feed. 0: no feed. A node on an SSD
+    /// without a write budget tells from the log there, and takes none.
     FEED_MEMORY: Share = Opt::new("feed_memory", Share { max: 50 }, || 1)
-        .when("Larger where readers may be away for longer while many keys change. Only with --cluster.");
+        .when("Larger where readers may be away for longer. Only with --cluster.");
 
     /// How far ahead of this node's clock the version of a write may be; what is further ahead is refused.
     MAX_CLOCK_SKEW: Milliseconds =
@@ -58,15 +58,12 @@ section! {
 
     /// How long deletes are remembered, so that copies that have not heard of them cannot bring items back.
     TOMBSTONE_TTL: Seconds = Opt::new("tombstone_ttl", Seconds { min: 1, max: 31_536_000 }, || Duration::from_secs(3600))
-        .when("Longer where a copy may be cut off for longer and should catch up by its feed.");
+        .when("Longer where a copy may be cut off for longer.");
 
     /// Where it is said which nodes hold other copies of this node's data (topology.md). A node that comes back with items on
     /// its SSD learns from them what it has missed, before it answers reads.
     CATCH_UP: TopologySource = Opt::new("catch_up", TopologySource, || None)
-        .when(
-            "On every node with an SSD tier that is one of several copies: the topology that proxies have. Only \
-             with --cluster.",
-        );
+        .when("On every node with an SSD tier that is one of several copies. Only with --cluster.");
 
     /// The address that the topology has for this node. Without it, the one of this machine with a port that the node listens
     /// on.
@@ -77,8 +74,8 @@ section! {
     CATCH_UP_DEADLINE: Seconds = Opt::new("catch_up_deadline", Seconds { min: 1, max: 31_536_000 }, || Duration::from_secs(600))
         .when("Longer where much is written and nodes are away for long.");
 
-    /// What a node does that could not learn what it has missed until catch_up_deadline: stay-out answers no reads while
-    /// another copy does, and goes on to try; serve answers reads. Where no other copy answers reads both do; /readyz says so.
+    /// What a node does that could not learn what it has missed until catch_up_deadline, while another copy answers reads:
+    /// stay-out answers none and goes on to try; serve answers. Where no other copy does both answer; /readyz says so.
     CATCH_UP_THEN: Choice<AtDeadline> =
         Opt::new("catch_up_then", Choice(&[("stay-out", AtDeadline::StayOut), ("serve", AtDeadline::Serve)]), || AtDeadline::StayOut)
             .when("serve where answers that may be old are better than reads from another zone.");
@@ -86,10 +83,7 @@ section! {
     /// The replica, in the topology of catch_up, from which a node that starts empty copies the keys of its slot while it
     /// serves.
     FILL_FROM: Name = Opt::new("fill_from", Name, || None)
-        .when(
-            "On nodes whose items go with a restart or a lost disk, and should not be missed until clients have \
-             asked for each.",
-        );
+        .when("On nodes whose items go with a restart or a lost disk.");
 
     /// Bytes a second that the copying of fill_from takes at most; less where it makes online gets slower by half.
     FILL_RATE: Size<u64> = Opt::new("fill_rate", Size::in_bytes(1, TIB), || 100 << 20)

@@ -45,8 +45,8 @@ section! {
     STATE_DIR: File = Opt::new("state_dir", File, || None)
         .example("\"/var/lib/moneta/state\"")
         .when(
-            "Wherever there is a control plane: without it a process is a new one after each start, and a proxy \
-             does not start while the control plane is away.",
+            "With a control plane: without it a process is a new one after each start, and a proxy does not start \
+             while the control plane is away.",
         );
 
     /// File of options that `moneta set-option --save` has set, read at the start. Without it, `options.toml` in state_dir, if
@@ -56,8 +56,8 @@ section! {
         .example("\"/var/lib/moneta/options.toml\"")
         .when("Where these are to outlast a restart, and there is no state_dir.");
 
-    /// The host that others reach this process by, as the control plane tells them. Without it, the address that it listens on; if
-    /// that is all of the machine's, the one that leads to the control plane.
+    /// The host that others reach this process by. Without it, the address that it listens on; if that is all of the machine's,
+    /// the one that leads to the control plane.
     ADVERTISE: HostName = Opt::new("advertise", HostName, || None)
         .when("Behind address translation, in a container, or where certificates are for names.");
 }

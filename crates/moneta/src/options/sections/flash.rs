@@ -22,15 +22,14 @@ section! {
 
     /// Keep all items on SSD as well: a directory, file or block device, and how much of it to use; may be repeated.
     FLASH: Devices = Opt::new("flash", Devices, Vec::new).example("[\"/var/lib/moneta:10g\"]").when(
-        "When the data is larger than RAM or must survive a restart. ssd-tier.md says how to size it, and what a \
-         changed list or size does.",
+        "When the data is larger than RAM or must survive a restart (ssd-tier.md).",
     );
 
     /// Bytes of a region, which is written and given up as a whole: a multiple of 4 KiB, and at least four times
     /// --max-item-size. Not set, it is larger where that is over 2 MiB; a tier that is there keeps its size, if that is enough.
     FLASH_REGION_SIZE: Size<usize> = Opt::new("flash_region_size", Size::in_bytes(256 * KIB, REGION_MAX), || 8 << 20)
         .adjusted(|options, default| if options.get(&FLASH).is_empty() { default } else { default.max(fitting_region(options)) })
-        .when("Larger for larger values, with empty devices: a tier keeps the size it was made with.");
+        .when("Larger for larger values, with empty devices.");
 
     /// Start with an empty SSD tier where the one that is there cannot be kept, as a device is missing or smaller; else such a
     /// start is refused.
@@ -44,20 +43,19 @@ section! {
         Opt::new("flash_flush_interval", Milliseconds { min: 10, max: 60_000 }, || Duration::from_secs(1))
             .when("Shorter to lose less, at the price of more and smaller writes.");
 
-    /// When a write is acknowledged: once it is in RAM (interval), or once the device has it (every-write), with writes of all
-    /// connections sharing syncs.
+    /// When a write is acknowledged: once it is in RAM (interval), or once the device has it (every-write); writes share syncs.
     FLASH_DURABILITY: Choice<Durability> = Opt::new(
         "flash_durability",
         Choice(&[("interval", Durability::Interval), ("every-write", Durability::EveryWrite)]),
         || Durability::Interval,
     )
-    .when("every-write where not even the last flush interval may be lost; each write waits for the device.");
+    .when("every-write where not even the last flush interval may be lost.");
 
     /// How long a write may wait for the devices, and a read for its device, before it fails; if a device takes no write for as
     /// long, the tier is off until it does.
     FLASH_TIMEOUT: Milliseconds =
         Opt::new("flash_timeout", Milliseconds { min: 10, max: 3_600_000 }, || Duration::from_secs(5))
-            .when("Shorter where clients give up sooner; longer where bulk loads should wait for the devices.");
+            .when("Shorter where clients give up sooner; longer where bulk loads should wait.");
 
     /// How long a stop may take to write what is in RAM alone and a snapshot of the index.
     FLASH_STOP_TIMEOUT: Milliseconds =
@@ -83,22 +81,22 @@ section! {
     FLASH_IO_THREADS: Number<usize> = Opt::new("flash_io_threads", Number { min: 1, max: 1_024 }, || 8)
         .when("Higher with --flash-io threads on devices that want many reads at once.");
 
-    /// Share of the bytes written that may be lately read items carried forward out of the oldest region.
+    /// Share of the bytes written that may be lately read items carried forward out of the oldest region; 0 drops regions
+    /// whole.
     FLASH_CARRY: Share = Opt::new("flash_carry", Share { max: 90 }, || 5).when(
-        "Higher to keep longer what is read, at the price of that much more written; 0 drops regions whole.",
+        "Higher to keep longer what is read, at the price of that much more written.",
     );
 
-    /// Memory that the index of the SSD tier may take: about 9.2 bytes an item. At the limit, new items push others out. 0 takes
-    /// half of what --memory leaves of the machine's memory, or of its control group's.
+    /// Memory for the index of the SSD tier: about 9.2 bytes an item, at least 64 KiB for each of its 16 to 4096 shards. At the
+    /// limit, new items push others out. 0 takes half of what --memory leaves of the machine's memory, or of its control
+    /// group's.
     FLASH_INDEX_MEMORY: Size<u64> = Opt::new("flash_index_memory", Size::in_bytes(0, 64 * TIB), || 0).when(
-        "To bound what the node takes, or where moneta_flash_index_evictions_total grows. At least 64 KiB for \
-         each shard of the index (16 to 4096) are taken.",
+        "Where moneta_flash_index_evictions_total grows.",
     );
 
-    /// Bytes a day that may be written to SSD, to spare the device; 0 sets no limit.
+    /// Bytes a day that may be written to SSD; 0 sets no limit. What is over it stays in RAM alone.
     FLASH_WRITE_BUDGET: Size<u64> = Opt::new("flash_write_budget", Size::in_bytes(0, 1_024 * TIB), || 0).when(
-        "When the load would wear the device out: its rated endurance over the days it has to last. What is over \
-         it stays in RAM alone.",
+        "When the load would wear the device out: its rated endurance over the days it has to last.",
     );
 }
 

@@ -19,12 +19,12 @@ section! {
 
     /// Keep all items in LMDB as well, in a directory, and how large its file may become.
     LMDB: DevicePlace = Opt::new("lmdb", DevicePlace, || None).when(
-        "When most requests are reads and the file fits into the page cache; engines.md says more. Only in builds \
-         with the feature `lmdb`.",
+        "When most requests are reads and the file fits into the page cache (engines.md). Only in builds with the \
+         feature `lmdb`.",
     );
 
-    /// When a write is acknowledged: once it is committed (interval), or once the disk has it (every-write), with writes of all
-    /// connections sharing commits.
+    /// When a write is acknowledged: once it is committed (interval), or once the disk has it (every-write); writes share
+    /// commits.
     LMDB_DURABILITY: Choice<Durability> = Opt::new(
         "lmdb_durability",
         Choice(&[("interval", Durability::Interval), ("every-write", Durability::EveryWrite)]),

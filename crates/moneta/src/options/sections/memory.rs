@@ -32,8 +32,8 @@ section! {
         .live()
         .adjusted(|options, default| default.max(options.get(&MAX_ITEM_SIZE).saturating_mul(CLIENT_MEMORY_ITEMS)))
         .when(
-            "Higher for very many clients with large values, lower where memory is tight. When it is nearly used \
-             up, large requests are refused and connections closed; operating.md has the rules.",
+            "Higher for very many clients with large values. When it is nearly used up, large requests are \
+             refused and connections closed (operating.md).",
         );
 
     /// When full, refuse to store rather than evict.

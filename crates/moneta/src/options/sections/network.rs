@@ -28,14 +28,13 @@ section! {
         .short('l')
         .when(
             "When clients are on other machines: name the interface they come through, or 0.0.0.0 and :: for all; \
-             read security.md first. An empty value listens on no TCP address.",
+             read security.md. An empty value listens on no TCP address.",
         );
 
-    /// TCP port for bulk traffic, on the hosts of --listen: what comes through it leaves the RAM tier as it is; 0 takes a free
-    /// one.
+    /// TCP port for bulk traffic, which leaves the RAM tier as it is, on the hosts of --listen; 0 takes a free one.
     BATCH_PORT: OptionalPort = Opt::new("batch_port", OptionalPort, || None)
         .example("11212")
-        .when("When loads, refreshes or copies run beside interactive traffic: send them there. 11212 is usual.");
+        .when("When loads, refreshes or copies run beside interactive traffic. 11212 is usual.");
 
     /// Unix socket to listen on, in place of TCP unless --listen is given too.
     UNIX_SOCKET: File = Opt::new("unix_socket", File, || None)
@@ -64,7 +63,7 @@ section! {
     /// Operations a second of each listener; what is beyond is refused; 0 sets no limit. Each key that is read counts.
     MAX_OPERATIONS: Number<u64> = Opt::new("max_operations", Number { min: 0, max: 1_000_000_000 }, || 0)
         .live()
-        .when("Where clients of one listener must not take the machine from others; a [[listener]] may have its own.");
+        .when("Where clients of one listener must not take the machine; a [[listener]] may have its own.");
 
     /// Bytes a second of each listener, requests and replies; what is beyond is refused; 0 sets no limit.
     MAX_BYTES: Size<u64> = Opt::new("max_bytes", Size::in_bytes(0, TIB), || 0)
@@ -96,7 +95,7 @@ section! {
     /// How long a TCP client may be silent before its machine is asked whether it is there. One that has not answered, or not
     /// taken a reply, for half as long again is closed. 0 leaves it to the system.
     TCP_KEEPALIVE: Seconds = Opt::new("tcp_keepalive", Seconds { min: 0, max: 86_400 }, || ServerConfig::TCP_KEEPALIVE)
-        .when("Longer where clients are paused for minutes with replies under way.");
+        .when("Longer where clients are paused for minutes.");
 
     /// Unsent replies of one connection after which no more of its requests are executed until it reads.
     OUTPUT_LIMIT: Size<usize> = Opt::new("output_limit", Size::in_bytes(16 * KIB, GIB), || ServerConfig::OUTPUT_LIMIT)

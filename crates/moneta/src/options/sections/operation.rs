@@ -30,7 +30,7 @@ section! {
         Opt::new("admin", AdminAddress, || Some(HostPort::new("127.0.0.1", 11_280)))
             .when(
                 "When metrics are scraped from another machine, or several nodes share one. Beyond this machine \
-                 it takes users, clients' certificates, or admin_open.",
+                 it takes users, certificates, or admin_open.",
             );
 
     /// TLS on the admin listener, with tls_cert. With tls_clients=require its clients show certificates for all pages but
@@ -66,7 +66,7 @@ section! {
     /// Find the keys that clients ask for most, from one command in 61 (`stats hotkeys`, /hotkeys).
     HOT_KEYS: Choice<bool> = Opt::new("hot_keys", Choice(&[("on", true), ("off", false)]), || true)
         .live()
-        .when("off where keys must not be kept beside their items. 150 KiB of RAM a worker.");
+        .when("off where keys must not be kept beside their items. It takes 150 KiB a worker.");
 
     /// How long a request waits for an SSD, a server or nodes before it is kept in the slow log (/slowlog, `moneta slowlog`); 0 keeps
     /// none.

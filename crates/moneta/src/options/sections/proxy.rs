@@ -31,7 +31,7 @@ section! {
 
     /// The zone of this process: reads of a proxy go to the copies there first, and the control plane is told of it.
     ZONE: Zone = Opt::new("zone", Zone, || None)
-        .when("Wherever there is more than one zone; without it all copies are as near.");
+        .when("Wherever there is more than one zone.");
 
     /// The app's name in metrics, messages and files of hints, and at the control plane.
     APP: Name = Opt::new("app", Name, || Some("default".into()))
@@ -53,7 +53,7 @@ section! {
     .live()
         .when(
             "one: writes go on while one copy is left, and are lost if that fails before the others are back. \
-             all: every zone reads what was written in any other, and no write succeeds while a copy is down.",
+             all: every zone reads what any other wrote, and no write succeeds while a copy is down.",
         );
 
     /// When a read goes to another zone's copy: when the near one fails, also when it misses, or never.
@@ -81,7 +81,7 @@ section! {
     NODE_TIMEOUT: Milliseconds =
         Opt::new("node_timeout", Milliseconds { min: 1, max: 60_000 }, || Duration::from_millis(250))
             .live()
-            .when("Shorter where a read should go to another copy sooner; longer than what slow devices take.");
+            .when("Shorter where a read should go to another copy sooner.");
 
     /// Connections of each worker thread to each node; requests are pipelined on them.
     NODE_CONNECTIONS: Number<usize> = Opt::new("node_connections", Number { min: 1, max: 64 }, || 1)
@@ -91,11 +91,11 @@ section! {
     /// another copy, a write becomes a hint, and what no copy has room for fails.
     NODE_REQUESTS: Number<usize> =
         Opt::new("node_requests", Number { min: 1, max: RemoteConfig::IN_FLIGHT_MAX }, || 16 << 10)
-            .when("Lower where a slow node should hold up fewer requests; more than clients pipeline.");
+            .when("Lower where a slow node should hold up fewer requests.");
 
     /// Bytes that wait to be sent on one connection to a node, at most; what comes on top is not sent, as with node_requests.
     NODE_BUFFER: Size<usize> = Opt::new("node_buffer", Size::in_bytes(KIB, TIB), || 64 << 20)
-        .when("Lower where memory is short: it is what nodes that hang cost, times threads and connections.");
+        .when("Lower where memory is short: nodes that hang cost it, times threads and connections.");
 
     /// Failures of a node in a row after which it is not asked until it answers a probe. One that takes connections is probed
     /// first.
@@ -107,7 +107,7 @@ section! {
     /// writes have enough copies without it. 0: none is.
     EJECT_SLOW: Milliseconds = Opt::new("eject_slow", Milliseconds { min: 0, max: 60_000 }, || Duration::from_millis(100))
         .live()
-        .when("Longer than what nodes of the farthest zone and slow devices take on a bad day.");
+        .when("Longer than what the farthest zone and slow devices take on a bad day.");
 
     /// How many times slower than the median of others a node has to be to be ejected as slow.
     EJECT_SLOW_TIMES: Number<u32> = Opt::new("eject_slow_times", Number { min: 1, max: 10_000 }, || 5)
@@ -119,8 +119,8 @@ section! {
         .live()
         .when("Higher where a few slow requests, of very large values for example, mean nothing.");
 
-    /// Nodes of a zone, in percent, that may be ejected at once for being slow or silent. One may at 0%, too, unless it has the
-    /// last copy of a key. A node that takes no connection always is.
+    /// Nodes of a zone, in percent, that may be ejected at once for being slow or silent; at 0% one, unless it has the last
+    /// copy of a key. A node that takes no connection always is.
     EJECT_SHARE: Share = Opt::new("eject_share", Share { max: 100 }, || 0)
         .live()
         .when("Higher where zones have many nodes.");
@@ -142,7 +142,7 @@ section! {
     /// Folder for what outlives this process: the last good topology, and hints, the writes that nodes have missed. Without it
     /// both are in memory alone.
     HINT_DIR: File = Opt::new("hint_dir", File, || None)
-        .when("In production. No two proxies of an app may share it: the second one does not start.");
+        .when("In production. Two proxies of an app cannot share it.");
 
     /// Memory for the hints of one node. Where more was missed, keys are in doubt until they were compared with other copies.
     HINT_MEMORY: Size<u64> = Opt::new("hint_memory", Size::in_bytes(1024, TIB), || 16 * MIB)

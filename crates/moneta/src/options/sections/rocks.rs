@@ -20,8 +20,7 @@ section! {
 
     /// Keep all items in RocksDB as well, in a directory, and how much of the disk they may take.
     ROCKS: DevicePlace = Opt::new("rocks", DevicePlace, || None).when(
-        "To compare with RocksDB, or to move away from it; engines.md says more. Only in builds with the feature \
-         `rocks`.",
+        "To compare with RocksDB, or to move away from it (engines.md). Only in builds with the feature `rocks`.",
     );
 
     /// Databases over which keys are spread.

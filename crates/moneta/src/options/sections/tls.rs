@@ -31,11 +31,11 @@ section! {
         .live()
         .when("With tls_cert.");
 
-    /// Authorities that are believed, in PEM: of clients' certificates and of servers'. Where it is given, connections to other
+    /// Authorities that are believed, in PEM: of clients' and of servers' certificates. Where it is given, connections to other
     /// servers are made over TLS, unless tls_connect says otherwise.
     TLS_CA: Pem = Opt::new("tls_ca", Pem, || None)
         .live()
-        .when("With an authority of the fleet's own: all that it has signed are believed.");
+        .when("With an authority of the fleet's own.");
 
     /// Lists of certificates that their authorities have revoked, in PEM.
     TLS_CRL: Pem = Opt::new("tls_crl", Pem, || None)
@@ -76,8 +76,8 @@ section! {
         Opt::new("tls_handshake_threads", Number { min: 1, max: 64 }, || HandshakeLimits::default().threads)
             .when("Higher where clients do not keep their connections: one thread does some thousand a second.");
 
-    /// Whether connections to other servers (nodes, remote tiers, feeds) are made over TLS: auto, where tls_ca is given. An address
-    /// that begins with `tls:` or `notls:` decides for itself.
+    /// Whether connections to other servers are made over TLS: auto, where tls_ca is given. An address that begins with `tls:`
+    /// or `notls:` decides for itself.
     TLS_CONNECT: Choice<Option<bool>> =
         Opt::new("tls_connect", Choice(&[("auto", None), ("on", Some(true)), ("off", Some(false))]), || None)
             .when("off where clients are asked for certificates and the other servers are plain.");
@@ -86,10 +86,7 @@ section! {
     /// when the file changes, and on SIGHUP.
     LOGIN_FILE: Pem = Opt::new("login_file", Pem, || None)
         .live()
-        .when(
-            "Where the nodes of a proxy, or the copies of a node, have users, and this process shows no \
-             certificate.",
-        );
+        .when("Where nodes or copies have users, and this process shows no certificate.");
 }
 
 /// Where certificates, keys and authorities are read.

@@ -15,18 +15,18 @@ section! {
     /// Worker threads.
     THREADS: Number<usize> = Opt::new("threads", Number { min: 1, max: 512 }, || 4)
         .short('t')
-        .when("Set it to the cores the node may use; more than that does not help.");
+        .when("To the cores that the process may use.");
 
     /// Requests of one connection executed in a row before others get their turn.
     REQUESTS_PER_EVENT: Number<u32> = Opt::new("requests_per_event", Number { min: 1, max: 1_000_000 }, || 20)
         .short('R')
         .alias("max-reqs-per-event")
-        .when("Lower if heavy pipelining on some connections delays others.");
+        .when("Lower if heavy pipelining delays others.");
 
-    /// Microseconds for which a worker without anything to do looks for requests before it sleeps; 0: it sleeps at once.
+    /// Microseconds for which an idle worker looks for requests before it sleeps; 0: it sleeps at once.
     BUSY_POLL: Number<u32> = Opt::new("busy_poll", Number { min: 0, max: 10_000 }, || 0).when(
-        "On cores that have nothing else to do, where waking takes long, as on virtual machines: somewhat more \
-         than the time between two requests of a worker. Its core is then busy.",
+        "On cores that have nothing else to do, where waking takes long: somewhat more than the time between two \
+         requests of a worker. Its core is then busy.",
     );
 }
 
