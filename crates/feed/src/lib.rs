@@ -27,7 +27,7 @@ pub use file::FileSource;
 pub use gate::Gate;
 pub use log::{LogSource, horizon};
 pub use mark::{Line, Mark};
-pub use moneta_store::feed::{Buckets, COPY_READER, Change, FeedPlace, Gap, GapCause, Set, Wanted};
+pub use moneta_store::feed::{Buckets, COPY_READER, Change, FeedPlace, Gap, GapCause, RELAY_READER, Set, Wanted};
 pub use node::NodeSource;
 pub use pace::Pace;
 pub use pump::{Filter, Owner, Pump, PumpError, Rate, Settings};

@@ -17,6 +17,8 @@ use crate::error::StoreError;
 /// The name of a reader that is a copy of the same data and catches up, or how it begins, before a colon and the node's address.
 /// Nodes keep places for such readers.
 pub const COPY_READER: &str = "catch-up";
+/// The name of a reader that carries changes to another region, or the begin of its name before a colon.
+pub const RELAY_READER: &str = "relay";
 
 /// Tells of the changes of a store, in about the order in which they happened.
 pub trait Feed: Send + Sync {

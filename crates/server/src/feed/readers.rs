@@ -1,8 +1,8 @@
 //! The readers of the feed: how far those with a name have come, and how many streams there may be.
 //!
 //! Each stream has a thread of the node. Readers that are copies of the node's data, which cannot answer reads until they have
-//! read, have places of their own; the name tells them, which any client may give itself. So a newcomer that finds no place left
-//! pushes out, in this order:
+//! read, have places of their own, and so have relays, without which another region falls behind; the name tells both, which any
+//! client may give itself. So a newcomer that finds no place left among its kind pushes out, in this order:
 //!
 //! 1. the reader of its kind that has taken nothing for the longest, if that is over [`IDLE`];
 //! 2. one from the address that has most readers of this kind, if it has at least two more than the newcomer's;
@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use moneta_store::feed::{COPY_READER, Change, FeedPlace, Gap, GapCause};
+use moneta_store::feed::{COPY_READER, Change, FeedPlace, Gap, GapCause, RELAY_READER};
 use parking_lot::Mutex;
 use serde::Serialize;
 
@@ -25,6 +25,8 @@ const READERS_MAX: usize = 256;
 /// Most streams of copies at once: where the slots of two zones differ, each node of one may read every node of the other, for
 /// two zones of 64 nodes.
 const COPIES_MAX: usize = 128;
+/// Most streams of relays at once: of 15 other regions, each with four relays that share the keys.
+const RELAYS_MAX: usize = 64;
 /// Most other streams at once.
 const OTHERS_MAX: usize = 16;
 /// Time after which a reader that takes nothing of what it is sent is idle.
@@ -62,7 +64,7 @@ pub(crate) trait Pushed: Send + Sync {
 #[derive(Debug)]
 struct Open {
     number: u64,
-    is_copy: bool,
+    kind: ReaderKind,
     address: Option<IpAddr>,
     stream: Weak<dyn Pushed>,
 }
@@ -73,9 +75,34 @@ impl std::fmt::Debug for dyn Pushed {
     }
 }
 
-/// Whether a reader of this name is a copy of the node's data.
-pub(crate) fn is_copy(name: Option<&str>) -> bool {
-    name.and_then(|name| name.strip_prefix(COPY_READER)).is_some_and(|rest| rest.is_empty() || rest.starts_with(':'))
+/// What a reader is; each kind has places that no other kind takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ReaderKind {
+    /// A copy of the node's data.
+    Copy,
+    /// A relay to another region.
+    Relay,
+    Other,
+}
+
+impl ReaderKind {
+    /// By a reader's name: a word, and perhaps a colon and what tells it from others.
+    fn of(name: Option<&str>) -> Self {
+        match name.map(|name| name.split(':').next().unwrap_or_default()) {
+            Some(COPY_READER) => Self::Copy,
+            Some(RELAY_READER) => Self::Relay,
+            _ => Self::Other,
+        }
+    }
+
+    /// Its places.
+    fn most(self) -> usize {
+        match self {
+            Self::Copy => COPIES_MAX,
+            Self::Relay => RELAYS_MAX,
+            Self::Other => OTHERS_MAX,
+        }
+    }
 }
 
 /// How far a reader has come.
@@ -153,30 +180,29 @@ impl Readers {
         address: Option<IpAddr>,
         stream: Weak<dyn Pushed>,
     ) -> Option<StreamPermit> {
-        let is_copy = is_copy(name);
+        let kind = ReaderKind::of(name);
         let mut streams = self.streams.lock();
-        let most = if is_copy { COPIES_MAX } else { OTHERS_MAX };
-        if streams.iter().filter(|open| open.is_copy == is_copy).count() >= most {
-            let gives_way = gives_way(&streams, is_copy, address)?;
+        if streams.iter().filter(|open| open.kind == kind).count() >= kind.most() {
+            let gives_way = gives_way(&streams, kind, address)?;
             let pushed = streams.swap_remove(gives_way);
-            tracing::debug!(address = ?pushed.address, is_copy, "a reader of the feed makes room for another one");
+            tracing::debug!(address = ?pushed.address, ?kind, "a reader of the feed makes room for another one");
             if let Some(stream) = pushed.stream.upgrade() {
                 stream.push_out();
             }
         }
         let number = self.begun.fetch_add(1, Ordering::Relaxed);
-        streams.push(Open { number, is_copy, address, stream });
+        streams.push(Open { number, kind, address, stream });
         drop(streams);
         Some(StreamPermit { streams: Arc::clone(&self.streams), number })
     }
 }
 
 /// Which stream of a kind gives its place to a newcomer from `address`.
-fn gives_way(streams: &[Open], is_copy: bool, address: Option<IpAddr>) -> Option<usize> {
+fn gives_way(streams: &[Open], kind: ReaderKind, address: Option<IpAddr>) -> Option<usize> {
     let idle = |open: &Open| open.stream.upgrade().map_or(Duration::MAX, |stream| stream.idle());
     let at_end = |open: &Open| open.stream.upgrade().and_then(|stream| stream.at_end()).unwrap_or_default();
-    let of_address = |address| streams.iter().filter(|open| open.is_copy == is_copy && open.address == address).count();
-    let rivals = || streams.iter().enumerate().filter(|(_, open)| open.is_copy == is_copy);
+    let of_address = |address| streams.iter().filter(|open| open.kind == kind && open.address == address).count();
+    let rivals = || streams.iter().enumerate().filter(|(_, open)| open.kind == kind);
     let longest = |time: &dyn Fn(&Open) -> Duration, least: Duration| {
         let timed = rivals().map(|(number, open)| (time(open), number)).filter(|(time, _)| *time >= least);
         timed.max().map(|(_, number)| number)
@@ -187,7 +213,7 @@ fn gives_way(streams: &[Open], is_copy: bool, address: Option<IpAddr>) -> Option
         // The one that waited longest among them, or else the first.
         rivals().filter(|(_, open)| is_of_crowd(open)).max_by_key(|(_, open)| idle(open)).map(|(number, _)| number)
     };
-    let done = || longest(&at_end, AT_END).filter(|_| is_copy);
+    let done = || longest(&at_end, AT_END).filter(|_| kind == ReaderKind::Copy);
     longest(&idle, IDLE).or_else(crowded).or_else(done)
 }
 
@@ -276,10 +302,12 @@ mod tests {
     }
 
     #[test]
-    fn copies_have_places_that_no_other_reader_takes() {
+    fn copies_and_relays_have_places_that_no_other_reader_takes() {
         let mut desk = desk("backup", OTHERS_MAX, |_| 1, Some(60));
         assert!(!desk.begin("backup", 1, 0, None), "streams have a bound");
-        assert!(!desk.begin("catch-up-not", 1, 0, None), "another word");
+        assert!(!desk.begin("catch-up-not", 1, 0, None) && !desk.begin("relays:app", 1, 0, None), "other words");
+        assert!((0..RELAYS_MAX).all(|_| desk.begin("relay:app", 1, 0, Some(60))), "relays have places of their own");
+        assert!(!desk.begin("relay:app", 1, 0, None), "which have a bound, and follow for good");
         assert!(desk.begin("catch-up", 1, 0, None) && desk.begin("catch-up:10.0.0.1:11211", 1, 0, None));
         assert_eq!(desk.pushed(), [] as [usize; 0]);
         desk.streams.remove(0);
@@ -288,7 +316,7 @@ mod tests {
 
     #[test]
     fn the_idle_go_first_then_those_of_the_address_that_has_most() {
-        for (kind, most) in [("backup", OTHERS_MAX), ("catch-up", COPIES_MAX)] {
+        for (kind, most) in [("backup", OTHERS_MAX), ("catch-up", COPIES_MAX), ("relay:app", RELAYS_MAX)] {
             let mut all = desk(kind, most - 2, |_| 1, None);
             assert!(all.begin(kind, 1, 5, None) && all.begin(kind, 2, 9, None));
             assert!(all.begin(kind, 3, 0, None));
