@@ -213,6 +213,13 @@ impl Cluster {
         Status { app, epoch: layout.epoch, agreement, source_failure, nodes: nodes.collect() }
     }
 
+    /// Whether a node lacks something that this process remembers for it: a hint, a flush, or keys in doubt.
+    pub fn owes(&self) -> bool {
+        let layout = self.0.layout();
+        let mut hints = layout.nodes.iter().map(|node| &node.hints);
+        hints.any(|hints| hints.counts().0 > 0 || hints.doubt_share() > 0.0 || !hints.floors().is_empty())
+    }
+
     /// Why the topology's source cannot be read, if it cannot.
     fn source_failure(&self) -> Option<Arc<str>> {
         self.0.watch.lock().as_ref().and_then(Watch::failure)

@@ -1,8 +1,9 @@
 //! An environment in numbers, for its overview: regions and zones, apps, and what asks for attention.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use moneta_control::leases::{Instance, Moment, Renewals, Standing};
+use moneta_control::properties::scope::Scope;
 use moneta_control::record::Status;
 use moneta_control::state::{App, Environment, State};
 use serde_json::Value;
@@ -72,6 +73,8 @@ pub(crate) struct Fleet {
     pub(crate) sums: Sums,
     pub(crate) renewals: Renewals,
     pub(crate) places: BTreeMap<(String, String), Sums>,
+    /// Regions that are drained, and why.
+    pub(crate) drained: BTreeMap<String, String>,
     pub(crate) apps: Vec<AppLine>,
     pub(crate) troubles: Vec<Trouble>,
     pub(crate) revision: u64,
@@ -93,12 +96,27 @@ impl Sums {
     }
 }
 
+/// Why a region is drained, by whom; `None`: it is not.
+fn drained(of: &Environment, region: &str) -> Option<String> {
+    let (_, property) = of.properties.get(&Scope::Region(region.to_owned()), "drain")?;
+    (property.value == true).then(|| match (&*property.why, &*property.by) {
+        (why, "") => why.to_owned(),
+        (why, by) => format!("{why} ({by})"),
+    })
+}
+
 impl Fleet {
     /// The environment of this name, which may have nothing.
     pub(crate) fn of(state: &State, now: Moment, environment: &str) -> Self {
         let mut fleet = Self { revision: state.at.revision.0, ..Self::default() };
         let Some(of) = state.environment(environment) else { return fleet };
         fleet.renewals = of.leases.renewals_at(now);
+        let regions: BTreeSet<&String> = of
+            .apps
+            .values()
+            .flat_map(|app| app.instances.values().filter_map(|known| known.record.as_ref()?.1.region.as_ref()))
+            .collect();
+        fleet.drained = regions.into_iter().filter_map(|region| Some((region.clone(), drained(of, region)?))).collect();
         for (name, app) in &of.apps {
             fleet.add(of, name, app, now);
         }
@@ -123,7 +141,8 @@ impl Fleet {
                 sums.add(health, is_node, vitals);
             }
             // What an operator has taken out needs no attention.
-            let is_asked_for = known.status_override.is_some() && health == Health::Idle;
+            let is_drained = record.region.as_ref().is_some_and(|region| self.drained.contains_key(region));
+            let is_asked_for = (known.status_override.is_some() || is_drained) && health == Health::Idle;
             if health != Health::Good && !is_asked_for {
                 self.note(&key, health, status, standing, of.leases.unseen_for(&key, now));
             }

@@ -22,7 +22,14 @@ impl Control {
     /// If it was told of none.
     pub fn of_command(patience: Duration) -> anyhow::Result<Self> {
         let told = outward::control_of_command();
-        let told = told.context("--control URL,URL (or MONETA_CONTROL) says which control plane is asked")?;
+        Self::to(&told.context("--control URL,URL (or MONETA_CONTROL) says which control plane is asked")?, patience)
+    }
+
+    /// The one that `told` names.
+    ///
+    /// # Errors
+    /// If its addresses cannot be asked.
+    pub fn to(told: &moneta_link::Control, patience: Duration) -> anyhow::Result<Self> {
         let member = |place: &moneta_net::HostPort| -> anyhow::Result<(String, HttpClient)> {
             Ok((place.place().to_string(), admin_port::client(&place.to_string(), patience)?))
         };

@@ -21,7 +21,9 @@ use moneta_store::metric::Sample;
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 
+use crate::drain::Drain;
 use crate::following::Following;
+use crate::options::sections::cluster::REGION_ID;
 use crate::options::sections::control::{ADVERTISE, CONTROL, ENV, REGION, REPLICA, SLOT, STATE_DIR};
 use crate::options::sections::memory::MEMORY;
 use crate::options::sections::proxy::{APP, ZONE};
@@ -136,6 +138,7 @@ impl Link {
         &self,
         settings: &Settings,
         desk: &Desk,
+        drain: &Drain,
         listen: impl IntoIterator<Item = &'a ListenAddress>,
     ) -> anyhow::Result<()> {
         let tcp = listen.into_iter().find_map(|address| match address {
@@ -170,7 +173,8 @@ impl Link {
             let acks = if acked.is_empty() { Map::new() } else { Map::from_iter([(KIND.to_owned(), acked.into())]) };
             Report { vitals: vitals.now(), epochs: epochs.all(), acks }
         };
-        let status = move || told.status(watched.state());
+        let drain = drain.clone();
+        let status = move || told.status(watched.state(), drain.is_drained());
         *registration = Some(Registration::start(Arc::clone(&self.control), instance, status, report)?);
         Ok(())
     }
@@ -209,6 +213,7 @@ fn record(settings: &Settings, addresses: Map<String, Value>) -> Map<String, Val
     record.insert("kind".into(), kind.into());
     record.insert("addresses".into(), addresses.into());
     record.insert("version".into(), env!("CARGO_PKG_VERSION").into());
+    record.insert("region_id".into(), settings.get(&REGION_ID).into());
     for (name, value) in [("zone", settings.get(&ZONE)), ("region", settings.get(&REGION))] {
         record.extend(value.map(|value| (name.to_owned(), value.into())));
     }
@@ -232,9 +237,10 @@ struct Told {
 }
 
 impl Told {
-    fn status(&mut self, state: State) -> Status {
+    fn status(&mut self, state: State, is_drained: bool) -> Status {
         match state {
             State::Leaving => Status::OutOfService,
+            State::Starting | State::Unready | State::Ready if is_drained => Status::OutOfService,
             State::Ready => {
                 self.was_ready = true;
                 Status::Up
@@ -324,7 +330,9 @@ mod tests {
     fn a_process_is_starting_until_it_was_ready_once() {
         let mut told = Told::default();
         let states = [State::Starting, State::Unready, State::Ready, State::Unready, State::Ready, State::Leaving];
-        let words = states.map(|state| told.status(state).word());
+        let words = states.map(|state| told.status(state, false).word());
         assert_eq!(words, ["STARTING", "STARTING", "UP", "DOWN", "UP", "OUT_OF_SERVICE"]);
+        assert_eq!(told.status(State::Unready, true), Status::OutOfService, "what is drained is not down");
+        assert_eq!(told.status(State::Unready, false), Status::Down);
     }
 }

@@ -10,6 +10,7 @@ mod catch_up;
 mod commands;
 mod control_access;
 mod control_url;
+mod drain;
 mod drawing;
 mod endpoints;
 mod engines;
@@ -74,6 +75,7 @@ fn cli() -> Command {
         .subcommand(outward::add_to(commands::query::command()))
         .subcommand(outward::add_to(commands::topology::command()))
         .subcommand(outward::add_to(commands::property::command()))
+        .subcommand(outward::add_to(commands::region::command()))
         .subcommand(outward::add_to(commands::set_option::command()))
         .subcommand(outward::add_to(commands::job::command()))
         .subcommand(outward::add_to(commands::app::command()))
@@ -120,6 +122,7 @@ fn main() -> ExitCode {
         "topology",
         "query",
         "property",
+        "region",
         "set-option",
         "top",
         "slowlog",
@@ -168,6 +171,7 @@ fn main() -> ExitCode {
         }
         Some(("verify", matches)) => return commands::verify::run(matches),
         Some(("repair", matches)) => return commands::repair::run(matches).unwrap_or_else(|error| failed(&error)),
+        Some(("region", matches)) => return commands::region::run(matches).unwrap_or_else(|error| failed(&error)),
         Some(("job", matches)) => return commands::job::run(matches).unwrap_or_else(|error| failed(&error)),
         Some(("app", matches)) => return commands::app::run(matches).unwrap_or_else(|error| failed(&error)),
         Some(("warm", matches)) => return commands::warm::run(matches).unwrap_or_else(|error| failed(&error)),

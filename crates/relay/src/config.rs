@@ -32,7 +32,7 @@ pub struct RelayConfig {
     pub flush: bool,
     /// The streams are compressed.
     pub compress: bool,
-    /// Bytes a second that all streams together are sent, as they would be without compression; 0: no bound.
+    /// Bytes a second that all streams together are sent, compressed or not; 0: no bound.
     pub rate: Rate,
     /// Threads that write what one stream tells. At least 1.
     pub workers: usize,

@@ -16,6 +16,7 @@
 //! | `stream` | one node's feed, from its begin to its end |
 //! | `dated` | changes that know since when they were current |
 //! | `sink`, `worker`, [`apply`] | changes on their way into the cluster |
+//! | [`share`], [`leases`] | which keys a relay carries, where several share them |
 //! | [`progress`] | how far all this has come, over restarts |
 //! | [`counts`], `metrics`, `page` | what operators see |
 //! | [`probe`] | keys written there and read here |
@@ -24,16 +25,20 @@ pub mod apply;
 pub mod config;
 pub mod counts;
 mod dated;
+pub mod leases;
 mod metrics;
 mod page;
 pub mod probe;
 pub mod progress;
 pub mod relay;
+pub mod share;
 mod sink;
 mod stream;
 mod worker;
 
 pub use config::{Mode, RelayConfig};
+pub use leases::LeaseConfig;
 pub use metrics::{REPAIRS, metrics};
 pub use page::{PATH, route};
-pub use relay::{Gapped, OnGap, Relay, RelayError};
+pub use relay::{Gapped, OnGap, Relay, RelayError, Sharing};
+pub use share::Share;

@@ -31,9 +31,13 @@ macro_rules! counter {
 }
 
 const TABLE: &[Reading<OfRelay>] = &[
-    Metric::gauge("relay_up", Unit::Count, "1 while all nodes of a copy of the other region are read.")
-        .labels(&["region"])
-        .read(|now| now.by(u64::from(now.shared.is_up()))),
+    Metric::gauge(
+        "relay_up",
+        Unit::Count,
+        "1 while all nodes of a copy of the other region are read, for the shares of this relay.",
+    )
+    .labels(&["region"])
+    .read(|now| now.by(u64::from(now.shared.is_up()))),
     Metric::gauge(
         "relay_lag_seconds",
         Unit::Seconds,
@@ -101,7 +105,9 @@ impl RelayShared {
     /// All nodes of a copy are read.
     pub(crate) fn is_up(&self) -> bool {
         let view = self.view.lock();
-        !view.streams.is_empty() && view.streams.iter().all(|stream| stream.state.trouble().is_none())
+        // Where others have all shares there is nothing to read.
+        (self.is_leased() || !view.streams.is_empty())
+            && view.streams.iter().all(|stream| stream.state.trouble().is_none())
     }
 }
 
@@ -132,7 +138,13 @@ impl Observed for Relay {
                     notes.push(format!("the cluster here does not take changes: {why}"));
                 }
             }
-            if view.streams.is_empty() {
+            if let Some(why) = &view.unleased {
+                unready |= view.shares.is_empty();
+                notes.push(format!("no share is asked for: {why}"));
+            }
+            if view.shares.is_empty() && shared.is_leased() {
+                notes.push("no share is this relay's: others have them".to_owned());
+            } else if view.streams.is_empty() {
                 unready = true;
                 notes.push("no node of the other region is read".to_owned());
             }
@@ -156,6 +168,7 @@ impl Observed for Relay {
         facts.insert("copy".into(), view.copy.clone().into());
         let reads = view.streams.iter().filter(|stream| stream.state.answers.load(Ordering::Relaxed)).count();
         facts.insert("streams".into(), reads.into());
+        facts.insert("shares".into(), view.shares.iter().map(ToString::to_string).collect());
         facts
     }
 }

@@ -32,6 +32,21 @@ pub fn route(relay: &Arc<Relay>, more: impl Fn() -> Map<String, Value> + Send + 
     )
 }
 
+impl Relay {
+    /// How far it is, for those who follow the fleet.
+    pub fn vitals(&self) -> Value {
+        let shared = &self.shared;
+        json!({
+            "from": shared.config.region,
+            "whole": shared.whole(),
+            "lag_ms": u64::try_from(shared.lag().as_millis()).unwrap_or(u64::MAX),
+            "under_way": shared.counts.under_way(),
+            "up": shared.is_up(),
+            "shares": shared.view.lock().shares.iter().map(|share| share.number).collect::<Vec<_>>(),
+        })
+    }
+}
+
 fn shown(shared: &RelayShared) -> Map<String, Value> {
     shared.clock.refresh();
     let now = shared.clock.millis();
@@ -43,6 +58,7 @@ fn shown(shared: &RelayShared) -> Map<String, Value> {
         .map(|stream| {
             let watermark = stream.state.watermark.load(Ordering::Relaxed);
             json!({
+                "share": stream.share.to_string(),
                 "slot": stream.slot,
                 "address": stream.address.to_string(),
                 "whole": watermark,
@@ -60,6 +76,8 @@ fn shown(shared: &RelayShared) -> Map<String, Value> {
     page.insert("epoch".into(), view.epoch.into());
     page.insert("streams".into(), streams.into());
     page.insert("progress_failure".into(), json!(view.unkept));
+    page.insert("shares".into(), view.shares.iter().map(ToString::to_string).collect());
+    page.insert("lease_failure".into(), json!(view.unleased));
     drop(view);
     page.insert("whole".into(), shared.whole().into());
     page.insert("lag_ms".into(), json!(u64::try_from(shared.lag().as_millis()).unwrap_or(u64::MAX)));

@@ -43,6 +43,11 @@ impl Kept {
         own.max(self.whole)
     }
 
+    /// All is here of each copy up to then.
+    pub fn until(whole: u64) -> Self {
+        Self { form: FORM, whole, ..Self::default() }
+    }
+
     /// Takes over how far the slots of a copy are, all of them. What is here does not become less.
     pub fn advance(&mut self, copy: &str, slots: impl IntoIterator<Item = (String, u64)>) {
         self.form = FORM;

@@ -24,8 +24,10 @@ use parking_lot::Mutex;
 
 use crate::config::RelayConfig;
 use crate::counts::{Counts, add};
+use crate::leases::{Carried, LeaseConfig, Leases};
 use crate::probe::Probe;
 use crate::progress::{Kept, Progress, ProgressError};
+use crate::share::Share;
 use crate::stream::{Gaps, StreamStart, StreamState, start};
 use crate::worker::Applier;
 
@@ -85,8 +87,8 @@ pub(crate) struct RelayShared {
     pub(crate) clock: Arc<Clock>,
     pub(crate) view: Mutex<View>,
     pub(crate) gaps: Mutex<VecDeque<Gapped>>,
-    /// Up to when all was here at the start of this process.
-    pub(crate) whole_at_start: u64,
+    /// Up to when all was here at the start of this process; `None`: what it carries is told later.
+    pub(crate) whole_at_start: Option<u64>,
     pub(crate) probe: Option<Arc<Probe>>,
 }
 
@@ -98,22 +100,35 @@ pub(crate) struct View {
     pub(crate) streams: Vec<Shown>,
     /// Why the progress cannot be kept.
     pub(crate) unkept: Option<String>,
+    /// What is carried.
+    pub(crate) shares: Vec<Share>,
+    /// Why no share is asked for.
+    pub(crate) unleased: Option<String>,
 }
 
 /// A stream with its place.
 #[derive(Clone)]
 pub(crate) struct Shown {
+    pub(crate) share: Share,
     pub(crate) slot: String,
     pub(crate) address: Address,
     pub(crate) state: Arc<StreamState>,
+    rate: Rate,
 }
 
 impl RelayShared {
-    /// Up to when all is here, in milliseconds since the Unix epoch.
+    /// Up to when all is here, in milliseconds since the Unix epoch. Of what others carry this relay lacks nothing.
     pub(crate) fn whole(&self) -> u64 {
-        let view = self.view.lock();
-        let least = view.streams.iter().map(|stream| stream.state.watermark.load(Ordering::Relaxed)).min();
-        least.unwrap_or(self.whole_at_start)
+        let least = least(self.view.lock().streams.iter());
+        least.or(self.whole_at_start).unwrap_or_else(|| {
+            self.clock.refresh();
+            self.clock.millis()
+        })
+    }
+
+    /// Whether shares are this relay's by leases.
+    pub(crate) fn is_leased(&self) -> bool {
+        self.whole_at_start.is_none()
     }
 
     /// How far behind it is.
@@ -123,8 +138,25 @@ impl RelayShared {
     }
 }
 
+/// Up to when all is here that these have told.
+fn least<'s>(streams: impl Iterator<Item = &'s Shown>) -> Option<u64> {
+    streams.map(|stream| stream.state.watermark.load(Ordering::Relaxed)).min()
+}
+
+/// Which keys are carried.
+pub enum Sharing {
+    /// A share for as long as the relay runs; its progress is in a file.
+    Own(Share),
+    /// Shares by leases.
+    Leased(LeaseConfig),
+}
+
 /// What a relay works with.
 pub struct Surroundings {
+    /// Which keys are carried.
+    pub sharing: Sharing,
+    /// Whether a node here lacks something that was acknowledged, which this process alone remembers.
+    pub owes: Box<dyn Fn() -> bool + Send>,
     /// The cluster here.
     pub store: Arc<dyn Store>,
     /// How nodes of the other region are reached.
@@ -148,31 +180,27 @@ impl Relay {
         source: Guarded<Box<dyn TopologySource>>,
         surroundings: Surroundings,
     ) -> Result<Self, RelayError> {
-        let Surroundings { store, outward, clock, on_gap, probe } = surroundings;
-        let file = config.folder.join(format!("{}.from-{}.json", file_name(&config.app), config.region));
-        let progress = Progress::open(file, ENDING)?;
+        let Surroundings { sharing, owes, store, outward, clock, on_gap, probe } = surroundings;
         let known = |name: &&String| topology.replicas.iter().any(|replica| replica.name == **name);
         if let Some(name) = config.copy.as_ref().filter(|name| !known(name)) {
             return Err(RelayError::UnknownCopy(name.clone()));
         }
-        let kept = progress.written().clone();
-        let wanted = config.copy.clone().unwrap_or_else(|| kept.copy.clone());
-        let first = choose(&topology, &wanted).ok_or(RelayError::NoCopy)?.name.clone();
-        clock.refresh();
-        let now = clock.millis();
-        let back = u64::try_from(config.back.as_millis()).unwrap_or(u64::MAX);
-        // The first start: nothing was promised of what was before it.
-        let is_first = kept == Kept::default();
-        let mut kept = kept;
-        if is_first {
-            kept.whole = now.saturating_sub(back).max(1);
-        }
+        let (part, leases) = match sharing {
+            Sharing::Own(share) => {
+                let progress = Progress::open(config.folder.join(name_of(&config, share)), ENDING)?;
+                let kept = progress.written().clone();
+                (Some(Part::begin(share, kept, Some(progress), &config, &clock)), None)
+            }
+            Sharing::Leased(leases) => (None, Some((leases.of, Leases::start(leases)?))),
+        };
+        let kept = part.as_ref().map(|part| part.kept.copy.clone()).unwrap_or_default();
+        let first = choose(&topology, config.copy.as_ref().unwrap_or(&kept)).ok_or(RelayError::NoCopy)?.name.clone();
         let counts = Arc::<Counts>::default();
         let closed = Arc::<AtomicBool>::default();
         let (mode, flush) = (config.mode, config.flush);
         let applier = Applier { store, mode, flush, counts: Arc::clone(&counts), closed: Arc::clone(&closed) };
         let shared = Arc::new(RelayShared {
-            whole_at_start: kept.whole,
+            whole_at_start: part.as_ref().map(|part| part.kept.whole),
             config,
             counts,
             clock,
@@ -189,13 +217,14 @@ impl Relay {
             gaps,
             topology,
             copy: first,
-            kept,
-            progress,
-            // What is missing from before the first start is no gap.
-            needed_at_least: if is_first { now } else { 0 },
+            parts: part.into_iter().collect(),
+            leases,
+            owes,
             leaving: Vec::new(),
         };
-        supervisor.read()?;
+        supervisor.read_all()?;
+        // From now on what is missing is a gap, also if this process is killed at once.
+        supervisor.keep();
         let task = moneta_background::start("relay", move |run| supervisor.run(run, source))?;
         Ok(Self { shared, task: Mutex::new(Some(task)) })
     }
@@ -213,6 +242,12 @@ impl Relay {
     pub fn whole(&self) -> u64 {
         self.shared.whole()
     }
+}
+
+/// The name of the file of progress.
+fn name_of(config: &RelayConfig, share: Share) -> String {
+    let share = if share.is_all() { String::new() } else { format!(".share-{}-of-{}", share.number, share.of) };
+    format!("{}.from-{}{share}.json", file_name(&config.app), config.region)
 }
 
 /// The name of an app as a part of a file's name.
@@ -257,6 +292,33 @@ fn next_after<'t>(topology: &'t Topology, name: &str) -> Option<&'t Replica> {
     (next.name != name).then_some(next)
 }
 
+/// A share that is carried, and how far it is.
+struct Part {
+    share: Share,
+    kept: Kept,
+    /// `None`: it is kept by the one who keeps its lease.
+    progress: Option<Progress>,
+    /// A gap that ends by then is none.
+    needed_at_least: u64,
+    /// On the nodes here up to then, whatever becomes of this process.
+    settled: u64,
+}
+
+impl Part {
+    fn begin(share: Share, kept: Kept, progress: Option<Progress>, config: &RelayConfig, clock: &Clock) -> Self {
+        clock.refresh();
+        let now = clock.millis();
+        let back = u64::try_from(config.back.as_millis()).unwrap_or(u64::MAX);
+        // The first start: nothing was promised of what was before it, and what is missing from before it is no gap.
+        let is_first = kept == Kept::default();
+        let mut kept = kept;
+        if is_first {
+            kept.whole = now.saturating_sub(back).max(1);
+        }
+        Self { share, settled: kept.whole, kept, progress, needed_at_least: if is_first { now } else { 0 } }
+    }
+}
+
 struct Supervisor {
     shared: Arc<RelayShared>,
     applier: Arc<Applier>,
@@ -266,12 +328,12 @@ struct Supervisor {
     topology: Topology,
     /// The copy that is read.
     copy: String,
-    kept: Kept,
-    progress: Progress,
-    /// A gap that ends by then is none.
-    needed_at_least: u64,
-    /// Streams that were told to end.
-    leaving: Vec<Arc<StreamState>>,
+    parts: Vec<Part>,
+    /// How many shares there are, and who asks for them.
+    leases: Option<(u16, Leases)>,
+    owes: Box<dyn Fn() -> bool + Send>,
+    /// Streams that were told to end, with their share.
+    leaving: Vec<(Share, Arc<StreamState>)>,
 }
 
 impl Supervisor {
@@ -285,7 +347,8 @@ impl Supervisor {
                 Err(error) => run.failed(&error),
             }
             run.sleep(TURN.saturating_sub(from.elapsed()));
-            self.leaving.retain(|stream| !stream.has_ended());
+            self.leaving.retain(|(_, stream)| !stream.has_ended());
+            self.share();
             if let Some(why) = self.failure() {
                 self.switch(&why);
             }
@@ -294,47 +357,106 @@ impl Supervisor {
         self.end();
     }
 
-    /// Begins to read all nodes of the copy.
-    fn read(&mut self) -> std::io::Result<()> {
-        let Some(replica) = self.topology.replicas.iter().find(|replica| replica.name == self.copy) else {
-            return Ok(());
-        };
+    /// Begins to read all nodes of the copy, for all shares.
+    fn read_all(&mut self) -> std::io::Result<()> {
+        let shares: Vec<Share> = self.parts.iter().map(|part| part.share).collect();
+        let mut ended = Ok(());
+        for share in shares {
+            ended = ended.and(self.read(share));
+        }
+        ended
+    }
+
+    /// Begins to read all nodes of the copy, for a share.
+    fn read(&mut self, share: Share) -> std::io::Result<()> {
+        let replica = self.topology.replicas.iter().find(|replica| replica.name == self.copy);
+        let part = self.parts.iter().find(|part| part.share == share);
+        let (Some(replica), Some(part)) = (replica, part) else { return Ok(()) };
         let (config, clock) = (&self.shared.config, &self.shared.clock);
         let margin = u64::try_from(RelayConfig::MARGIN.as_millis()).unwrap_or(u64::MAX);
-        let rate = config.rate.get().div_ceil(replica.nodes.len().max(1) as u64);
         let mut streams = Vec::new();
         for node in &replica.nodes {
-            let here = self.kept.of(&replica.name, &node.slot);
+            let here = part.kept.of(&replica.name, &node.slot);
+            let rate = Rate::of(config.rate.get());
             let starting = StreamStart {
                 endpoint: self.outward.to(node.address.clone()).patient(SILENCE),
                 begin: Begin::Since(here.saturating_sub(margin)),
-                needed: here.max(self.needed_at_least),
+                needed: here.max(part.needed_at_least),
                 watermark: here,
-                rate: Rate::of(rate),
+                rate: rate.clone(),
+                buckets: share.buckets(),
             };
             let state = start(config, &self.applier, clock, Arc::clone(&self.gaps), starting)?;
-            streams.push(Shown { slot: node.slot.clone(), address: node.address.clone(), state });
+            streams.push(Shown { share, slot: node.slot.clone(), address: node.address.clone(), state, rate });
         }
-        tracing::info!(copy = replica.name, nodes = streams.len(), "a copy of the other region is read");
+        tracing::info!(copy = replica.name, nodes = streams.len(), %share, "a copy of the other region is read");
         let (copy, epoch) = (replica.name.clone(), self.topology.epoch);
         let mut view = self.shared.view.lock();
-        (view.copy, view.epoch, view.streams) = (copy, epoch, streams);
+        (view.copy, view.epoch) = (copy, epoch);
+        view.streams.extend(streams);
+        view.shares = self.parts.iter().map(|part| part.share).collect();
+        let each = config.rate.get().div_ceil(view.streams.len().max(1) as u64);
+        view.streams.iter().for_each(|stream| stream.rate.set(each));
         Ok(())
     }
 
-    /// Ends the streams, and takes note of how far they were.
-    fn stop_streams(&mut self) {
+    /// Takes on the shares that are this relay's now, and leaves those that are not.
+    fn share(&mut self) {
+        let Some((of, leases)) = &self.leases else { return };
+        let (of, shared) = (*of, Arc::clone(&leases.shared));
+        let (mut begun, mut left) = (Vec::new(), Vec::new());
+        {
+            let mut shared = shared.lock();
+            self.shared.view.lock().unleased.clone_from(&shared.failure);
+            for (number, whole) in shared.wanted.clone() {
+                if let std::collections::btree_map::Entry::Vacant(place) = shared.carried.entry(number) {
+                    place.insert(Carried { whole, has_ended: false });
+                    begun.push((Share { number, of }, whole));
+                }
+            }
+            let is_left = |part: &&Part| !shared.wanted.contains_key(&part.share.number);
+            left.extend(self.parts.iter().filter(is_left).map(|part| part.share));
+        }
+        for (share, whole) in begun {
+            let kept = if whole > 0 { Kept::until(whole) } else { Kept::default() };
+            self.parts.push(Part::begin(share, kept, None, &self.shared.config, &self.shared.clock));
+            if let Err(error) = self.read(share) {
+                // With the next topology, or failure, it is tried again.
+                tracing::error!(%error, "no thread to read the other region");
+            }
+        }
+        for share in left {
+            self.stop_streams(|stream| stream.share == share);
+            self.parts.retain(|part| part.share != share);
+            let mut view = self.shared.view.lock();
+            view.shares.retain(|one| *one != share);
+            let each = self.shared.config.rate.get().div_ceil(view.streams.len().max(1) as u64);
+            view.streams.iter().for_each(|stream| stream.rate.set(each));
+        }
+        let mut shared = shared.lock();
+        for (number, carried) in &mut shared.carried {
+            match self.parts.iter().find(|part| part.share.number == *number) {
+                Some(part) => carried.whole = part.settled,
+                None => carried.has_ended = self.leaving.iter().all(|(share, _)| share.number != *number),
+            }
+        }
+    }
+
+    /// Ends these streams, and takes note of how far they were.
+    fn stop_streams(&mut self, which: impl Fn(&Shown) -> bool) {
         self.note();
-        let streams: Vec<Shown> = std::mem::take(&mut self.shared.view.lock().streams);
-        for stream in streams {
+        let mut view = self.shared.view.lock();
+        let (stopped, stay): (Vec<Shown>, Vec<Shown>) = std::mem::take(&mut view.streams).into_iter().partition(which);
+        view.streams = stay;
+        for stream in stopped {
             stream.state.stop();
-            self.leaving.push(stream.state);
+            self.leaving.push((stream.share, stream.state));
         }
     }
 
     fn read_again(&mut self) {
-        self.stop_streams();
-        if let Err(error) = self.read() {
+        self.stop_streams(|_| true);
+        if let Err(error) = self.read_all() {
             // With the next topology, or failure, it is tried again.
             tracing::error!(%error, "no thread to read the other region");
         }
@@ -356,8 +478,8 @@ impl Supervisor {
         match choose(&self.topology, &self.copy).map(|replica| replica.name.clone()) {
             Some(copy) => {
                 // Keys may have moved from node to node, so all are read from where the slowest was.
-                self.stop_streams();
-                self.kept.slots.clear();
+                self.stop_streams(|_| true);
+                self.parts.iter_mut().for_each(|part| part.kept.slots.clear());
                 self.copy = copy;
                 self.read_again();
             }
@@ -380,7 +502,7 @@ impl Supervisor {
         let Some(next) = next_after(&self.topology, &self.copy).map(|replica| replica.name.clone()) else { return };
         tracing::warn!(from = self.copy, to = next, why, "another copy of the other region is read");
         add(&self.shared.counts.switches, 1);
-        self.stop_streams();
+        self.stop_streams(|_| true);
         self.copy = next;
         self.read_again();
     }
@@ -388,16 +510,29 @@ impl Supervisor {
     /// Takes note of how far the streams are.
     fn note(&mut self) {
         let view = self.shared.view.lock();
-        if view.streams.is_empty() {
-            return;
+        for part in &mut self.parts {
+            let streams = || view.streams.iter().filter(|stream| stream.share == part.share);
+            if streams().next().is_some() {
+                let slots = streams().map(|one| (one.slot.clone(), one.state.watermark.load(Ordering::Relaxed)));
+                part.kept.advance(&view.copy, slots);
+            }
         }
-        let slots = view.streams.iter().map(|one| (one.slot.clone(), one.state.watermark.load(Ordering::Relaxed)));
-        self.kept.advance(&view.copy, slots);
     }
 
     fn keep(&mut self) {
         self.note();
-        let ended = self.progress.keep(&self.kept).map_err(|error| error.to_string());
+        // Asked after it is known how far they are: what is owed for a change is known when the change has ended, or soon after, for
+        // which the margin makes up.
+        let is_settled = !(self.owes)();
+        let mut ended = Ok(());
+        for part in &mut self.parts {
+            if is_settled {
+                part.settled = part.kept.whole;
+            }
+            if let Some(progress) = &mut part.progress {
+                ended = ended.and(progress.keep(&part.kept).map_err(|error| error.to_string()));
+            }
+        }
         let mut view = self.shared.view.lock();
         if let Some(error) = ended.as_ref().err().filter(|error| view.unkept.as_ref() != Some(error)) {
             tracing::error!(error, "the progress of the relay is not kept");
@@ -414,6 +549,14 @@ impl Supervisor {
             std::thread::sleep(Duration::from_millis(10));
         }
         self.keep();
+        if let Some((_, leases)) = self.leases.take() {
+            for (number, carried) in &mut leases.shared.lock().carried {
+                let part = self.parts.iter().find(|part| part.share.number == *number);
+                let whole = part.map_or(carried.whole, |part| part.settled);
+                *carried = Carried { whole, has_ended: true };
+            }
+            leases.close();
+        }
     }
 }
 

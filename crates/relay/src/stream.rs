@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use moneta_feed::{
-    Begin, Change, Codec, Gap, Mark, NodeSource, Owner, Pump, PumpError, Rate, Request, Settings, SinkError, Source,
-    Wanted,
+    Begin, Buckets, Change, Codec, Gap, Mark, NodeSource, Owner, Pump, PumpError, RELAY_READER, Rate, Request,
+    Settings, SinkError, Source, Wanted,
 };
 use moneta_net::Endpoint;
 use moneta_store::{Clock, Version};
@@ -40,8 +40,10 @@ pub(crate) struct StreamStart {
     pub(crate) needed: u64,
     /// Up to when all is here that the node has told.
     pub(crate) watermark: u64,
-    /// Its share of the rate.
+    /// Its part of the rate.
     pub(crate) rate: Rate,
+    /// Which keys are read; `None`: all.
+    pub(crate) buckets: Option<Buckets>,
 }
 
 /// A stream, as others see it.
@@ -108,7 +110,7 @@ pub(crate) fn start(
             values: config.mode == Mode::Full,
             prefix: config.prefix.clone(),
             region: Some(config.region),
-            buckets: None,
+            buckets: start.buckets,
         },
         follow: true,
         compress: config.compress.then_some(Codec::Zstd),
@@ -144,7 +146,7 @@ impl Drop for Ended {
 /// Under which name nodes list the relay.
 fn name(config: &RelayConfig) -> String {
     let app: String = config.app.chars().filter(char::is_ascii_graphic).take(40).collect();
-    format!("relay:{app}")
+    format!("{RELAY_READER}:{app}")
 }
 
 fn read(

@@ -141,6 +141,9 @@ fn figures(fleet: &Fleet) -> Markup {
         @if renewals.is_protected {
             p.warning role="status" { "Too many renewals are missing: no instance becomes away until they are back." }
         }
+        @for (region, why) in &fleet.drained {
+            p.warning role="status" { "Region " (region) " is drained: " (why) }
+        }
         dl.figures {
             (figure("instances", &whole(sums.instances), ""))
             (figure("up", &whole(sums.good), "good"))

@@ -19,6 +19,7 @@ pub mod populate;
 pub mod property;
 pub mod proxy;
 pub mod query;
+pub mod region;
 pub mod relay;
 pub mod repair;
 pub mod restore;

@@ -1,6 +1,7 @@
 //! `moneta relay`: carries what changes in another region to the cluster here, from options to a process that runs.
 
 pub mod gaps;
+mod registered;
 
 use std::io::{Write, stdout};
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use clap::{ArgMatches, Command};
 use moneta_admin::{AdminConfig, AdminError};
 use moneta_cluster::sources::{GuardConfig, Guarded, TopologySource};
 use moneta_cluster::{Cluster, Topology};
-use moneta_link::{Control, ControlSource, ControlUrl, Epochs};
+use moneta_link::{Control, ControlSource, ControlUrl, Epochs, Identity};
 use moneta_net::Outward;
 use moneta_options::report::Origin;
 use moneta_options::values::{Values, Written};
@@ -21,16 +22,17 @@ use moneta_process::runner::Beginning;
 use moneta_process::startup::Startup;
 use moneta_relay::probe::Probe;
 use moneta_relay::relay::Surroundings;
-use moneta_relay::{OnGap, Relay, RelayConfig};
+use moneta_relay::{LeaseConfig, OnGap, Relay, RelayConfig, Sharing};
 use moneta_remote::ValueMemory;
 use moneta_store::{Clock, KeyHash, Origin as Writer, Store, component};
 
+use self::registered::{LEAVE_WITHIN, Registered};
 use crate::admin_access;
 use crate::options::kinds::topology::Source;
 use crate::options::misspelt;
 use crate::options::of_relay::{
     self, ADMIN, BACK, COMPRESS, COPY, FLUSH, FROM, FROM_CONTROL, LAG_MAX, MODE, PATIENCE, PREFIX, PROBE, RATE, REGION,
-    REPAIR, STATE_DIR, TO, VALUE_MAX, WORKERS,
+    REPAIR, SHARE, SHARES, STATE_DIR, TO, VALUE_MAX, WORKERS,
 };
 use crate::options::sections::cluster::WRITER_ID;
 use crate::options::sections::control::{CONTROL, ENV};
@@ -79,6 +81,7 @@ pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     let here = regions.here.clone();
     process.at_end("cluster", CLOSE_WITHIN, move || component::close(&here));
     let store: Arc<dyn Store> = Arc::new(regions.here.clone());
+    let control = Plane::open(&options, &outward)?;
     let probe = regions.there.as_ref().map(|there| {
         let there: Arc<dyn Store> = Arc::new(there.clone());
         Probe::start(there, Arc::clone(&store), &regions.name)
@@ -87,7 +90,17 @@ pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     let repairs = options.get(&REPAIR).then(|| gaps::Repairs::start(&options, &outward, &clock)).transpose()?;
     let of_gaps = repairs.clone();
     let on_gap: OnGap = Arc::new(move |gap| of_gaps.iter().for_each(|repairs| repairs.gap(gap)));
-    let surroundings = Surroundings { store, outward, clock, on_gap, probe: probe.clone() };
+    let leased = control.as_ref().filter(|_| options.get(&SHARES) > 1).map(|Plane { control, identity }| LeaseConfig {
+        control: Arc::clone(control),
+        worker: identity.id().to_owned(),
+        app: options.get(&APP).unwrap_or_default(),
+        region: options.get(&REGION),
+        of: options.get(&SHARES),
+    });
+    let sharing = leased.map_or_else(|| Sharing::Own(options.get(&SHARE)), Sharing::Leased);
+    let of_nodes = regions.here.clone();
+    let owes = Box::new(move || of_nodes.owes());
+    let surroundings = Surroundings { sharing, owes, store, outward, clock, on_gap, probe: probe.clone() };
     let relay = Relay::start(config(&options)?, regions.topology, regions.source, surroundings)?;
     let relay = Arc::new(relay);
     let closing = (Arc::clone(&relay), probe, regions.there, repairs.clone());
@@ -106,7 +119,37 @@ pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
         process.desk().show(repairs as _, []);
     }
     process.desk().show(Arc::new(OfCluster(regions.here)) as _, []);
+    if let Some(Plane { control, identity }) = control {
+        let registered = Registered::start(&options, control, &identity, process.desk(), &relay)?;
+        process.desk().show(Arc::clone(&registered) as _, []);
+        process.at_end("registration", LEAVE_WITHIN, move || {
+            registered.leave();
+            drop(identity);
+        });
+    }
     process.run(|desk| greet(&options, desk.address()))
+}
+
+/// The control plane here, and who the relay is there.
+struct Plane {
+    control: Arc<Control>,
+    identity: Identity,
+}
+
+impl Plane {
+    /// `None`: the options name none.
+    fn open(options: &Values, outward: &Outward) -> anyhow::Result<Option<Self>> {
+        let urls = options.get(&CONTROL);
+        if urls.is_empty() {
+            return Ok(None);
+        }
+        let folder = options.get(&STATE_DIR).context("it has a folder")?;
+        // Relays of other apps and regions may have the same folder.
+        let name = format!("{}.from-{}.identity", options.get(&APP).unwrap_or_default(), options.get(&REGION));
+        let identity = Identity::kept_in(&folder.join(name)).context("state_dir")?;
+        let control = Control::new(&urls, outward, options.get(&ENV).unwrap_or_default());
+        Ok(Some(Self { control: Arc::new(control), identity }))
+    }
 }
 
 /// Both regions as they are reached from here.

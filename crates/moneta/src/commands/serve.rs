@@ -28,6 +28,7 @@ use crate::admin_access;
 use crate::app_limits::{self, AppAllowances};
 use crate::banner::{self, Reachable};
 use crate::catch_up::{self, CatchingUp};
+use crate::drain::Drain;
 use crate::filling;
 use crate::linked::Link;
 use crate::options::app::AppSettings;
@@ -84,11 +85,13 @@ pub fn start(matches: &ArgMatches, settings: Settings) -> anyhow::Result<()> {
     users::follow(users.as_ref(), &settings, &config.listeners, audit.as_ref())?;
     let outward = outward::of(&settings, tls.as_ref())?;
     let clock = Arc::new(Clock::system());
+    let drain = Drain::of(&settings);
+    process.desk().show(Arc::new(drain.clone()), []);
     let link = Link::open(&settings, &outward)?;
     if let Some(link) = &link {
         link.belongs_to(&mut process);
         let listen = config.listeners.iter().filter(|listener| listener.policy == Policy::Online);
-        link.register(&settings, process.desk(), listen.map(|listener| &listener.address))?;
+        link.register(&settings, process.desk(), &drain, listen.map(|listener| &listener.address))?;
     }
     let served = Served::make(&settings, &outward, link.as_deref(), &clock, process.recovery())?;
     let store = Arc::clone(&served.store);
@@ -98,6 +101,7 @@ pub fn start(matches: &ArgMatches, settings: Settings) -> anyhow::Result<()> {
     let surroundings = Surroundings { certificates: certificates_of_node, users, audit: audit.clone(), ..common };
     let node = Arc::new(Node::within(surroundings, sessions, clock, authenticator));
     let (mut of_process, of_apps) = served.subscribers(&settings, &node, &process.log().level);
+    drain.subscribe(&mut of_process);
     tls::subscribe(&mut of_process, certificates.as_ref());
     certificates.as_ref().map(tls_files::follow).transpose().context("no files are looked at")?;
     outward::keep_fresh(&outward, &mut of_process)?;
@@ -123,7 +127,7 @@ pub fn start(matches: &ArgMatches, settings: Settings) -> anyhow::Result<()> {
     if let Some(link) = &link {
         let online = server.listen_addresses().iter().zip(&config.listeners);
         let online = online.filter(|(_, listener)| listener.policy == Policy::Online).map(|(address, _)| address);
-        link.register(&settings, process.desk(), online)?;
+        link.register(&settings, process.desk(), &drain, online)?;
         // Once all that changes by them has begun as it was told to.
         link.follow_properties(&settings, reload)?;
     }

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::io::{Write, stdout};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use serde_json::{Value, json};
 
+use crate::commands::region::drained;
 use crate::control_url;
 
 /// How long an answer may take.
@@ -31,8 +32,11 @@ pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     let fleet = Fleet::ask(&control, app)?;
     let mut out = stdout().lock();
     if matches.get_flag("json") {
-        let Fleet { status, apps, instances } = fleet;
-        let page = json!({ "status": status, "apps": apps["apps"], "instances": instances["instances"] });
+        let Fleet { status, apps, instances, properties } = fleet;
+        let drained: BTreeMap<&str, &Value> = drained(&properties).collect();
+        let page = json!({
+            "status": status, "apps": apps["apps"], "instances": instances["instances"], "drained": drained,
+        });
         writeln!(out, "{page}")?;
         return Ok(());
     }
@@ -44,6 +48,8 @@ pub struct Fleet {
     status: Value,
     apps: Value,
     instances: Value,
+    /// Those that say whether a region is drained.
+    properties: Value,
 }
 
 impl Fleet {
@@ -58,6 +64,7 @@ impl Fleet {
             status: control.get(&format!("/v1/{of}/status"), &[])?,
             apps: control.get(&format!("/v1/{of}/apps"), &[])?,
             instances: control.get(&format!("/v1/{of}/instances"), &wanted)?,
+            properties: control.get(&format!("/v1/{of}/properties"), &[("name", "drain")])?,
         })
     }
 
@@ -72,6 +79,11 @@ impl Fleet {
         let protection = if is_protected { "; too many renewals are missing: none becomes away" } else { "" };
         let (had, expected) = (&renewals["had"], &renewals["expected"]);
         writeln!(out, "environment {environment}: {had} of {expected} instances renew{protection}")?;
+        for (region, property) in drained(&self.properties) {
+            let (since, by) = (ago(property["at"].as_u64()), property["by"].as_str().unwrap_or("-"));
+            let why = property["why"].as_str().unwrap_or_default();
+            writeln!(out, "region {region} is drained, since {since} by {by}: {why}")?;
+        }
         writeln!(out, "\n{:14}{:14}{:>10}{:>6}{:>9}{:>6}", "region", "zone", "instances", "up", "suspect", "away")?;
         let mut places: BTreeMap<(&str, &str), [u64; 4]> = BTreeMap::new();
         for instance in listed {
@@ -99,6 +111,17 @@ impl Fleet {
             of_app(out, listed)?;
         }
         Ok(())
+    }
+}
+
+/// How long ago a Unix time in milliseconds was.
+fn ago(at: Option<u64>) -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let seconds = at.map_or(0, |at| now.saturating_sub(Duration::from_millis(at)).as_secs());
+    match seconds {
+        0..120 => format!("{seconds} s"),
+        120..7_200 => format!("{} min", seconds / 60),
+        _ => format!("{} h", seconds / 3_600),
     }
 }
 

@@ -51,7 +51,11 @@ pub struct AppSettings {
 
 /// The options that an app may have for itself.
 pub fn options() -> impl Iterator<Item = &'static dyn Declaration> {
-    let own = proxy::SECTION.options.iter().copied().filter(|option| option.about().key != proxy::APP.key());
+    let own = proxy::SECTION
+        .options
+        .iter()
+        .copied()
+        .filter(|option| ![proxy::APP.key(), proxy::DRAIN.key()].contains(&option.about().key));
     own.chain([&DISABLE_FLUSH_ALL as &dyn Declaration])
 }
 

@@ -16,10 +16,12 @@ use moneta_options::report::Refused;
 use moneta_options::section;
 use moneta_options::sources::{Environment, Flags, gather};
 use moneta_options::values::Values;
-use moneta_relay::Mode;
+use moneta_relay::share::SHARES_MAX;
+use moneta_relay::{Mode, Share};
 
 use crate::options::contradictions::is_loopback;
 use crate::options::kinds::control::ControlUrls;
+use crate::options::kinds::share::KeyShare;
 use crate::options::kinds::topology::{Source, TopologySource};
 use crate::options::sections::access::{AUDIT_LOG, USERS};
 use crate::options::sections::cluster::{MAX_CLOCK_SKEW, WRITER_ID};
@@ -49,6 +51,10 @@ section! {
     REGION: Number<u8> = Opt::new("region", Number { min: 0, max: 15 }, || 0).example("1")
         .when("Always: regions that share data have different numbers.");
 
+    /// The name of the region here at the control plane: `region` of its proxies.
+    REGION_NAME: Name = Opt::new("region_name", Name, || None)
+        .when("With control, where one control plane has several regions.");
+
     /// Folder of the relay's progress: up to when everything is here.
     STATE_DIR: File = Opt::new("state_dir", File, || None).example("\"/var/lib/moneta-relay\"")
         .when("Always: there is no default. One relay of an app and a region has it at a time.");
@@ -56,6 +62,15 @@ section! {
     /// Servers of the other region's control plane, where from is `control:APP` and that is not the one of control.
     FROM_CONTROL: ControlUrls = Opt::new("from_control", ControlUrls, Vec::new)
         .when("Where each region has a control plane.");
+
+    /// The share of the keys that this relay carries, where several divide them by hand: 1/3, 2/3 and 3/3.
+    SHARE: KeyShare = Opt::new("share", KeyShare, || Share::ALL)
+        .when("Where one relay does not carry all. Each is started again by its supervisor where it ends; with shares others go on.");
+
+    /// Shares that relays take on by leases of the control plane here; 1: there is one, and no lease. Each relay of the app and the
+    /// other region has the same number.
+    SHARES: Number<u16> = Opt::new("shares", Number { min: 1, max: SHARES_MAX }, || 1)
+        .when("With control, for relays that take over from each other: as many as there may be relays, or a few times that.");
 
     /// The copy of the other region that is read first. Where a node of it fails, another copy is read.
     COPY: Name = Opt::new("copy", Name, || None)
@@ -78,7 +93,7 @@ section! {
     COMPRESS: Choice<bool> = Opt::new("compress", Choice(&[("zstd", true), ("off", false)]), || true)
         .when("off where the way between the regions costs less than the time of its nodes' processors.");
 
-    /// Bytes a second that are read of all nodes together, as they are without compression; 0 sets no bound.
+    /// Bytes a second that are read of all nodes together, as they cross, compressed or not; 0 sets no bound.
     RATE: Size<u64> = Opt::new("rate", Size::in_bytes(0, TIB), || 0)
         .when("Where the relay shares a link that it must not fill while it catches up.");
 
@@ -212,6 +227,12 @@ pub fn resolve(matches: &ArgMatches, environment: impl Fn(&str) -> Option<OsStri
     if is_of_control(values.get(&FROM)) && !has_control && !has_from {
         refusals.push(values.refuse(&FROM, "given together with from_control or control"));
     }
+    if values.get(&SHARES) > 1 && !has_control {
+        refusals.push(values.refuse(&SHARES, "1, unless control says where the control plane is"));
+    }
+    if values.get(&SHARES) > 1 && !values.get(&SHARE).is_all() {
+        refusals.push(values.refuse(&SHARE, "all, where shares are taken on by leases"));
+    }
     if values
         .get(&PREFIX)
         .is_some_and(|prefix| prefix.bytes().any(|byte| !byte.is_ascii_graphic()) || prefix.len() > 250)
@@ -270,6 +291,9 @@ mod tests {
             &["--tls-key", "/k"],
             &["--region", "16"],
             &["--tls-clients", "require"],
+            &["--share", "4/3"],
+            &["--shares", "3"],
+            &["--shares", "3", "--share", "1/3", "--control", "http://10.0.0.1:1"],
         ] {
             assert!(resolved(&[&NEEDED, refused].concat()).is_err(), "{refused:?}");
         }

@@ -5,8 +5,11 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod crossing;
+mod days;
+mod drain;
 mod link;
 mod measure;
 mod repair;
+mod sharing;
 mod trouble;
 mod world;

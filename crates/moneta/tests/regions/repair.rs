@@ -21,7 +21,11 @@ fn version(ago: u64, count: usize) -> u64 {
 }
 
 fn node() -> (Node, String) {
-    let node = Node::start(&["--cluster", "--threads", "1", "-m", "64"]);
+    node_of("64")
+}
+
+fn node_of(memory: &str) -> (Node, String) {
+    let node = Node::start(&["--cluster", "--threads", "1", "-m", memory]);
     node.wait_for_log("admin HTTP listening");
     let log = node.log();
     let line = log.lines().find(|line| line.contains("admin HTTP listening")).expect("it says so");
@@ -148,4 +152,74 @@ fn a_flush_of_one_side_is_no_delete_and_copies_are_repaired_by_their_topology() 
     let report = repair("a", "b", &["--full", "--topology", &topology, "--to-topology", &topology]);
     assert_eq!(counts(&report)[0], 1, "{report}");
     assert_eq!(b.exchange("mg new v\r\n"), "VA 1\r\ny\r\n");
+}
+
+/// Two nodes that hold the same keys, but for those that `lacks` says.
+fn alike(memory: &str, keys: usize, lacks: impl Fn(usize, usize) -> bool) -> [(Node, String); 2] {
+    let nodes = [node_of(memory), node_of(memory)];
+    let value = "v".repeat(1000);
+    for first in (0..keys).step_by(5000) {
+        for (at, (node, _)) in nodes.iter().enumerate() {
+            let set = |key: usize| format!("ms key{key} 1000 V{}\r\n{value}\r\n", version(120, key % 16_000));
+            let text: String = (first..(first + 5000).min(keys)).filter(|key| !lacks(at, *key)).map(set).collect();
+            assert!(node.exchange(&text).lines().all(|line| line == "HD"), "a node does not take it");
+        }
+    }
+    nodes
+}
+
+/// `REPAIR_KEYS`: how many, a million where it is not set.
+#[test]
+#[ignore = "it takes minutes and 3 GiB: `make measure-repair` runs it"]
+fn among_a_million_keys_a_thousand_differences_are_found_and_no_eviction_is_repaired() {
+    const KINDS: usize = 6;
+    const PLANTED: usize = 167 * KINDS;
+    let keys = std::env::var("REPAIR_KEYS").ok().and_then(|text| text.parse().ok()).unwrap_or(1_000_000);
+    let [(a, admin_a), (b, admin_b)] = alike("1600", keys, |_, _| false);
+    let mut told = Told::default();
+    let newer = |count: usize| version(60, count % 16_000);
+    let value = "w".repeat(1000);
+    for number in 0..PLANTED {
+        let (key, at, kind) = (number * (keys / PLANTED), number % 2, number % KINDS / 2);
+        let text = match kind {
+            0 => format!("ms key{key} 1000 V{}\r\n{value}\r\n", newer(number)),
+            // The other way round: what is there lives for ever, and what is told to both ends, on one of them later.
+            1 => format!("ms life{key} 1000 V{}\r\n{value}\r\n", newer(number)),
+            _ => format!("md key{key} V{}\r\n", newer(number)),
+        };
+        told.0[at].push_str(&text);
+        if kind == 1 {
+            let end = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs() + 10_000;
+            told.0[1 - at].push_str(&text.replace("\r\nw", &format!(" D{end}\r\nw")));
+        }
+    }
+    [&a, &b].iter().zip(&told.0).for_each(|(node, text)| {
+        assert!(node.exchange(text).lines().all(|line| line == "HD"), "a node does not take it");
+    });
+    let began = std::time::Instant::now();
+    let report = repair(&admin_a, &admin_b, &["--full", "--buckets", "65536"]);
+    let took = began.elapsed();
+    let each = (PLANTED / 3) as u64;
+    assert_eq!(counts(&report), [each, each, each, 0, 0, 0], "{report}");
+    let bytes = |name: &str| report[name].as_u64().expect("a count");
+    let least = bytes("copied_bytes") + (PLANTED * "key1000000 1790000000000000000".len()) as u64;
+    let moved = bytes("list_bytes") + bytes("copied_bytes");
+    println!(
+        "{keys} keys, {PLANTED} differences: found in {:.1} s; digests {} B; listed and copied {moved} B, {:.2} of the least (wanted: 3)",
+        took.as_secs_f64(),
+        bytes("digest_bytes"),
+        moved as f64 / least as f64
+    );
+    assert_eq!(counts(&repair(&admin_a, &admin_b, &["--full"])), [0; 6], "all is alike");
+    drop((a, b));
+    // A tenth of the keys is gone on each side, another one on each.
+    let keys = keys / 5;
+    let [(_a, admin_a), (_b, admin_b)] = alike("400", keys, |at, key| key % 10 == at);
+    let report = repair(&admin_a, &admin_b, &["--full"]);
+    assert_eq!(counts(&report), [0, 0, 0, keys as u64 / 5, 0, 0], "{report}");
+    assert_eq!((bytes_of(&report, "to_a"), bytes_of(&report, "to_b")), (0, 0));
+}
+
+fn bytes_of(report: &serde_json::Value, name: &str) -> u64 {
+    report[name].as_u64().expect("a count")
 }

@@ -5,13 +5,13 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::common::{Node, Process, connect, file, moneta, steady_port, until};
+use crate::common::{Node, Process, Signal, connect, file, moneta, steady_port, until};
 use crate::link::Link;
 
 /// What lies between the regions of a test that does not measure.
 pub const ROUND_TRIP: Duration = Duration::from_millis(80);
-/// Copies in each region, of a node each.
-pub const COPIES: usize = 2;
+/// Copies in each region of a test that does not measure, of a node each.
+const COPIES: usize = 2;
 
 /// One region, with the way to its nodes from outside.
 pub struct Region {
@@ -19,6 +19,8 @@ pub struct Region {
     pub id: usize,
     pub nodes: Vec<Option<Node>>,
     pub addresses: Vec<SocketAddr>,
+    /// Ports of their admin sides.
+    admins: Vec<u16>,
     pub links: Vec<Link>,
     pub proxy: Node,
     /// More options of its nodes.
@@ -26,41 +28,42 @@ pub struct Region {
     folder: PathBuf,
 }
 
-fn node(region: usize, copy: usize, port: u16, folder: &Path, options: &[String]) -> Node {
+fn node(region: usize, copy: usize, (port, admin): (u16, u16), folder: &Path, options: &[String]) -> Node {
     let (region_id, writer, port) = (region.to_string(), copy.to_string(), port.to_string());
+    let admin = format!("127.0.0.1:{admin}");
     let place = |name: String| folder.join(name).to_str().expect("plain").to_owned();
     let (ssd, inside) = (place(format!("ssd-{region}-{copy}")), place(format!("inside-{region}.toml")));
     let options = options.iter().map(|option| option.replace("{ssd}", &ssd).replace("{topology}", &inside));
     let common = ["--cluster", "--region-id", &region_id, "--writer-id", &writer, "--threads", "1", "-m", "64"];
-    Node::run(moneta(&["serve", "-p", &port, "--admin", "127.0.0.1:0"]).args(common).args(options))
+    Node::run(moneta(&["serve", "-p", &port, "--admin", &admin]).args(common).args(options))
 }
 
-fn topology(folder: &Path, name: &str, addresses: impl Iterator<Item = SocketAddr>) -> String {
+fn topology(folder: &Path, name: &str, addresses: impl Iterator<Item = SocketAddr>, admins: &[u16]) -> String {
     let mut text = "epoch = 1\n".to_owned();
-    for (copy, address) in addresses.enumerate() {
-        text.push_str(&format!(
-            "[[replica]]\nname = \"copy{copy}\"\nzone = \"zone{copy}\"\nnodes = [\"n0={address}\"]\n"
-        ));
+    for (copy, (address, admin)) in addresses.zip(admins).enumerate() {
+        text.push_str(&format!("[[replica]]\nname = \"copy{copy}\"\nzone = \"zone{copy}\"\n[[replica.nodes]]\n"));
+        text.push_str(&format!("slot = \"n0\"\naddress = \"{address}\"\nadmin = \"127.0.0.1:{admin}\"\n"));
     }
     file(folder, name, &text)
 }
 
 impl Region {
-    fn start(id: usize, folder: &Path, options: &[&str]) -> Self {
+    fn start(id: usize, copies: usize, folder: &Path, options: &[&str]) -> Self {
         let options: Vec<String> = options.iter().map(|option| (*option).to_owned()).collect();
-        let ports: Vec<u16> = (0..COPIES).map(|_| steady_port()).collect();
+        let ports: Vec<u16> = (0..copies).map(|_| steady_port()).collect();
         let addresses: Vec<SocketAddr> = ports.iter().map(|port| SocketAddr::from(([127, 0, 0, 1], *port))).collect();
-        let inside = topology(folder, &format!("inside-{id}.toml"), addresses.iter().copied());
-        let start = |(copy, port): (usize, &u16)| Some(node(id, copy, *port, folder, &options));
-        let nodes: Vec<_> = ports.iter().enumerate().map(start).collect();
+        let admins: Vec<u16> = (0..copies).map(|_| steady_port()).collect();
+        let inside = topology(folder, &format!("inside-{id}.toml"), addresses.iter().copied(), &admins);
+        let start = |copy: usize| Some(node(id, copy, (ports[copy], admins[copy]), folder, &options));
+        let nodes: Vec<_> = (0..copies).map(start).collect();
         let links: Vec<Link> = addresses.iter().map(|address| Link::to(*address, ROUND_TRIP)).collect();
-        topology(folder, &format!("outside-{id}.toml"), links.iter().map(|link| link.address));
+        topology(folder, &format!("outside-{id}.toml"), links.iter().map(|link| link.address), &admins);
         let hints = folder.join(format!("hints-{id}"));
         let (region_id, hints) = (id.to_string(), hints.to_str().expect("plain").to_owned());
         let arguments = ["--topology", &inside, "--zone", "zone0", "--region-id", &region_id, "--hint-dir", &hints];
         let more = ["--threads", "1", "--node-timeout", "2s"];
         let proxy = Node::run(moneta(&["proxy", "-p", "0", "--admin", "127.0.0.1:0"]).args(arguments).args(more));
-        Self { id, nodes, addresses, links, proxy, options, folder: folder.to_owned() }
+        Self { id, nodes, addresses, admins, links, proxy, options, folder: folder.to_owned() }
     }
 
     /// Kills a node at once.
@@ -70,8 +73,8 @@ impl Region {
 
     /// Starts a node where it was.
     pub fn restart(&mut self, copy: usize) {
-        let port = self.addresses[copy].port();
-        self.nodes[copy] = Some(node(self.id, copy, port, &self.folder, &self.options));
+        let ports = (self.addresses[copy].port(), self.admins[copy]);
+        self.nodes[copy] = Some(node(self.id, copy, ports, &self.folder, &self.options));
     }
 
     /// Asks the proxy, as a client does.
@@ -111,8 +114,17 @@ fn try_ask(address: SocketAddr, request: &str) -> std::io::Result<String> {
     String::from_utf8(answer).map_err(|_| std::io::ErrorKind::InvalidData.into())
 }
 
-fn ask(address: SocketAddr, request: &str) -> String {
+pub fn ask(address: SocketAddr, request: &str) -> String {
     try_ask(address, request).unwrap_or_default()
+}
+
+/// A page of an admin port, with its head.
+pub fn page(admin: &str, path: &str) -> String {
+    let mut stream = connect(admin);
+    stream.write_all(format!("GET {path} HTTP/1.0\r\n\r\n").as_bytes()).expect("it reads");
+    let mut text = String::new();
+    stream.read_to_string(&mut text).expect("it answers");
+    text
 }
 
 /// A relay that carries a region's changes to the other one.
@@ -124,11 +136,7 @@ pub struct RelayProcess {
 impl RelayProcess {
     /// Its page.
     pub fn page(&self, path: &str) -> String {
-        let mut stream = connect(&*self.admin);
-        stream.write_all(format!("GET {path} HTTP/1.0\r\n\r\n").as_bytes()).expect("it reads");
-        let mut text = String::new();
-        stream.read_to_string(&mut text).expect("it answers");
-        text
+        page(&self.admin, path)
     }
 
     pub fn metric(&self, name: &str) -> f64 {
@@ -147,6 +155,17 @@ impl RelayProcess {
         self.process.stderr()
     }
 
+    /// The number of its process.
+    pub fn pid(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// Ends it in order.
+    pub fn end(mut self) {
+        self.process.signal(Signal::SIGTERM);
+        self.process.wait();
+    }
+
     /// Kills it at once.
     pub fn kill(mut self) {
         self.process.kill();
@@ -162,8 +181,14 @@ pub struct World {
 impl World {
     /// With options for the nodes of each.
     pub fn start(options: [&[&str]; 2]) -> Self {
+        Self::of(COPIES, options)
+    }
+
+    /// With so many copies in each.
+    pub fn of(copies: usize, options: [&[&str]; 2]) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
-        let regions = [Region::start(1, folder.path(), options[0]), Region::start(2, folder.path(), options[1])];
+        let region = |id: usize| Region::start(id, copies, folder.path(), options[id - 1]);
+        let regions = [region(1), region(2)];
         Self { regions, folder }
     }
 
@@ -173,11 +198,16 @@ impl World {
 
     /// The relay from the region at one place to the other one. It reads from where the last one was.
     pub fn relay(&self, from: usize, more: &[&str]) -> RelayProcess {
+        self.relay_as("", from, more)
+    }
+
+    /// The same, one of several, each with folders of its own.
+    pub fn relay_as(&self, name: &str, from: usize, more: &[&str]) -> RelayProcess {
         let (source, target) = (self.regions[from].id, self.regions[1 - from].id);
         let (outside, inside) =
             (self.path(&format!("outside-{source}.toml")), self.path(&format!("inside-{target}.toml")));
-        let (state, region) = (self.path(&format!("state-{target}")), source.to_string());
-        let hints = self.path(&format!("relay-hints-{target}"));
+        let (state, region) = (self.path(&format!("state-{target}{name}")), source.to_string());
+        let hints = self.path(&format!("relay-hints-{target}{name}"));
         let arguments = ["--from", &outside, "--to", &inside, "--region", &region, "--state-dir", &state];
         let others = ["--admin", "127.0.0.1:0", "--patience", "2", "--hint-dir", &hints, "--node-timeout", "2s"];
         let process = Process::start(moneta(&["relay"]).args(arguments).args(others).args(more));
@@ -196,7 +226,7 @@ impl World {
     /// What all copies of both regions hold of a key, each answer once.
     pub fn all_held(&self, key: &str) -> Vec<Option<String>> {
         let mut all: Vec<_> =
-            self.regions.iter().flat_map(|region| (0..COPIES).map(|copy| region.held(copy, key))).collect();
+            self.regions.iter().flat_map(|region| (0..region.nodes.len()).map(|copy| region.held(copy, key))).collect();
         all.sort();
         all.dedup();
         all

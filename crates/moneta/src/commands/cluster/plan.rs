@@ -112,6 +112,11 @@ impl Plan {
         }
     }
 
+    /// The name of its region at its control plane.
+    pub fn region_name(&self) -> String {
+        format!("region-{}", self.region)
+    }
+
     /// The zones of its processes.
     pub fn zones(&self) -> Vec<&str> {
         let mut zones: Vec<&str> = self.processes.iter().map(|process| process.zone.as_str()).collect();

@@ -44,7 +44,8 @@ impl<'a> Plane<'a> {
         format!("{HOST}:{}", self.port)
     }
 
-    fn url(&self) -> String {
+    /// How it is asked.
+    pub fn url(&self) -> String {
         format!("{}://{}", if self.tls { "https" } else { "http" }, self.address())
     }
 

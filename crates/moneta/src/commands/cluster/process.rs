@@ -16,6 +16,7 @@ use super::plan::{Plan, Process, TOPOLOGY};
 use super::plane::Plane;
 use super::traces::{last_line, pid_of};
 use super::users::Users;
+use crate::drain;
 
 /// How long a process may take to be ready, or to end: a node that reads its SSD tier takes a while.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -53,7 +54,7 @@ pub fn start(dir: &Path, plan: &Plan, process: &Process) -> anyhow::Result<()> {
     command.args(["--listen", "127.0.0.1", "--threads", "1", "--port", &process.port.to_string()]);
     command.args(["--admin", &process.admin_address(), "--writer-id", &process.writer.to_string()]);
     if plan.region > 0 {
-        command.args(["--region-id", &plan.region.to_string()]);
+        command.args(["--region-id", &plan.region.to_string(), "--region", &plan.region_name()]);
     }
     let plane = Plane::of(dir, plan);
     command.args(plane.iter().flat_map(|plane| plane.options(process)));
@@ -86,7 +87,9 @@ pub fn start(dir: &Path, plan: &Plan, process: &Process) -> anyhow::Result<()> {
 pub fn wait_until_ready(dir: &Path, process: &Process) -> anyhow::Result<()> {
     let from = Instant::now();
     loop {
-        if admin::ready(&process.admin_address()).is_ok_and(|ready| ready.ready) {
+        // One that is drained serves.
+        let is_drained = |ready: &admin::Ready| ready.notes.iter().any(|note| note.starts_with(drain::NOTE));
+        if admin::ready(&process.admin_address()).is_ok_and(|ready| ready.ready || is_drained(&ready)) {
             return Ok(());
         }
         let log = file(dir, process, "log");

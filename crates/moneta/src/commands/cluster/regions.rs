@@ -17,7 +17,8 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
 
-use super::plan::{HOST, PORTS, Plan, Sizes, TOPOLOGY};
+use super::plan::{APP, HOST, PORTS, Plan, Sizes, TOPOLOGY};
+use super::plane::Plane;
 use super::traces::{last_line, pid_of};
 use super::{admin, screen};
 use crate::this_program;
@@ -195,7 +196,12 @@ impl Regions {
         for relay in &self.relays {
             writeln!(out, "{:<14} http://{}/relay", relay.name(), relay.admin_address())?;
         }
-        let moneta = this_program::word();
+        let plane = |region: u8| -> anyhow::Result<String> {
+            let folder = folder(dir, region);
+            let plan = Plan::load(&folder)?.with_context(|| format!("no cluster in {}", folder.display()))?;
+            Ok(Plane::of(&folder, &plan).map(|plane| plane.url()).unwrap_or_default())
+        };
+        let (moneta, here, others) = (this_program::word(), plane(1)?, plane(2)?);
         let folder = dir.display();
         write!(
             out,
@@ -206,6 +212,7 @@ try, in bash
   mc() {{ exec 3<>/dev/tcp/127.0.0.1/$1; printf \"$2\\r\\nquit\\r\\n\" >&3; cat <&3; }}
   mc {} 'set greeting 0 0 5\\r\\nhello'       write in region 1
   mc {} 'get greeting'                       read in region 2
+  {moneta} region drain region-1 --control {here} --others {others}    and then `region return`
   {moneta} cluster status --dir '{folder}'
 stop  {moneta} cluster down --dir '{folder}'
 ",
@@ -225,6 +232,11 @@ fn start(dir: &Path, relay: &RelayPlan) -> anyhow::Result<()> {
     command.args(["relay", "--region", &relay.from.to_string(), "--admin", &relay.admin_address(), "--probe"]);
     command.arg("--from").arg(folder(dir, relay.from).join(OUTSIDE));
     command.arg("--to").arg(folder(dir, relay.to).join(TOPOLOGY));
+    let to = folder(dir, relay.to);
+    let plan = Plan::load(&to)?.with_context(|| format!("no cluster in {}", to.display()))?;
+    if let Some(plane) = Plane::of(&to, &plan) {
+        command.args(["--control", &plane.url(), "--app", APP, "--region-name", &plan.region_name()]);
+    }
     command.arg("--state-dir").arg(relay.file(dir, "state"));
     command.arg("--hint-dir").arg(relay.file(dir, "hints"));
     // Of its own group, so that it does not end with what is typed at this command.

@@ -99,6 +99,9 @@ pub fn status(dir: &Path, plan: &Plan) -> anyhow::Result<bool> {
         let state = match (&pid, &ready) {
             (None, _) => "does not run".to_owned(),
             (_, Err(error)) => format!("does not answer: {error}"),
+            (_, Ok(ready)) if !ready.ready && !ready.notes.is_empty() => {
+                format!("not ready: {}", ready.notes.join("; "))
+            }
             (_, Ok(ready)) if !ready.ready => format!("not ready: {}", ready.phase),
             (_, Ok(ready)) if ready.notes.is_empty() => "ready".to_owned(),
             (_, Ok(ready)) => format!("ready: {}", ready.notes.join("; ")),

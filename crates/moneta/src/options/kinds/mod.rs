@@ -4,6 +4,7 @@ pub mod control;
 pub mod device;
 pub mod pem;
 pub mod promotion;
+pub mod share;
 pub mod tier;
 pub mod topology;
 pub mod words;

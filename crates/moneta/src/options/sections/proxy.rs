@@ -6,7 +6,7 @@ use moneta_client::wire::Protocol;
 use moneta_cluster::{Ack, Cluster, ClusterConfig, Fallback};
 use moneta_net::Address;
 use moneta_options::declaration::Opt;
-use moneta_options::kinds::numbers::{Milliseconds, Number, Share, Size};
+use moneta_options::kinds::numbers::{Milliseconds, Number, Share, Size, Switch};
 use moneta_options::kinds::paths::File;
 use moneta_options::kinds::units::{KIB, MIB, TIB};
 use moneta_options::kinds::words::{Choice, Name};
@@ -36,6 +36,12 @@ section! {
     /// The app's name in metrics, messages and files of hints, and at the control plane.
     APP: Name = Opt::new("app", Name, || Some("default".into()))
         .when("Where several proxies run on one machine. For several apps on one proxy see the [[app]] tables.");
+
+    /// This proxy answers as before, and says that clients are to go to another one: OUT_OF_SERVICE at the control plane, and not
+    /// ready to health checks.
+    DRAIN: Switch = Opt::new("drain", Switch, || false)
+        .live()
+        .when("As a property: `moneta region drain` sets it for all proxies of a region (docs/relay.md), zone=Z or instance=A:ID for fewer.");
 
     /// How many copies must have taken a write before it is answered; `quorum` is more than half, and of two copies the one that
     /// answers while the other is away.

@@ -1,0 +1,216 @@
+//! `moneta region`: takes the traffic away from a region, and gives it back.
+//!
+//! A region is drained by a property: all its proxies say that they are out of service, and answer on. Nodes and relays go on. The
+//! command shows what is behind in the regions that take over, before and after.
+
+mod shown;
+
+use std::io::{IsTerminal, Write, stdin, stdout};
+use std::process::ExitCode;
+use std::thread::sleep;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, bail};
+use clap::{ArgMatches, Args, Command, FromArgMatches};
+use moneta_link::ControlUrl;
+use serde_json::json;
+
+pub use self::shown::drained;
+use self::shown::{Side, Sides};
+use crate::control_url::Control;
+use crate::outward;
+
+/// How long an answer may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How often it is looked how far it is.
+const LOOK: Duration = Duration::from_millis(250);
+/// The property.
+const DRAIN: &str = "drain";
+
+#[derive(Debug, Args)]
+struct RegionArgs {
+    /// The region, as `region` of its proxies names it
+    #[arg(value_name = "REGION")]
+    region: String,
+    /// Servers of the control plane of the other regions, where that is not the one of --control
+    #[arg(long, value_name = "URL,URL", value_delimiter = ',')]
+    others: Vec<ControlUrl>,
+    /// Why, for the versions of properties and the audit
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    why: String,
+    /// Do not ask
+    #[arg(long)]
+    yes: bool,
+    /// Go on though no other proxy is up, a relay lacks, or one is further behind than --lag-max
+    #[arg(long)]
+    force: bool,
+    /// Seconds that a relay may be behind
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    lag_max: u64,
+    /// Seconds to wait until proxies have heard of it and relays have carried what was written before
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    within: u64,
+}
+
+/// The subcommand.
+pub fn command() -> Command {
+    let drain = RegionArgs::augment_args(Command::new("drain"))
+        .about("Have the clients of a region go to the proxies of other regions")
+        .after_help(
+            "Its proxies say OUT_OF_SERVICE at the control plane and to clients of Eureka, and are not ready to health checks; they answer on. \
+             Nodes and relays go on. docs/relay.md says what is lost and what is not.",
+        );
+    let back = RegionArgs::augment_args(Command::new("return")).about("Have the proxies of a region serve again");
+    Command::new("region")
+        .about("Take the traffic away from a region, and give it back")
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .subcommand(drain)
+        .subcommand(back)
+}
+
+/// Runs it; the exit status is 1 where it was done, and not all has followed within the time.
+///
+/// # Errors
+/// If a control plane does not answer or says no, or it is not confirmed.
+pub fn run(matches: &ArgMatches) -> anyhow::Result<ExitCode> {
+    let Some((what, of)) = matches.subcommand() else { unreachable!("clap asks for one") };
+    let args = RegionArgs::from_arg_matches(of)?;
+    let here = Control::of_command(PATIENCE)?;
+    let others = match &args.others[..] {
+        [] => None,
+        urls => {
+            let told = moneta_link::Control::new(urls, &outward::of_command(), here.environment.clone());
+            Some(Control::to(&told, PATIENCE)?)
+        }
+    };
+    let work = Work { args, here, others };
+    match what {
+        "drain" => work.drain(),
+        _ => work.give_back(),
+    }
+}
+
+struct Work {
+    args: RegionArgs,
+    here: Control,
+    others: Option<Control>,
+}
+
+fn say(text: &str) -> anyhow::Result<()> {
+    writeln!(stdout().lock(), "{text}").map_err(Into::into)
+}
+
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+}
+
+impl Work {
+    fn sides(&self) -> anyhow::Result<Sides> {
+        let here = Side::ask(&self.here)?;
+        let others = self.others.as_ref().map(Side::ask).transpose().context("--others")?;
+        Ok(Sides { region: self.args.region.clone(), here, others })
+    }
+
+    fn drain(&self) -> anyhow::Result<ExitCode> {
+        let sides = self.sides()?;
+        if sides.proxies().count() == 0 {
+            bail!("no proxy of region {} is registered here", self.args.region);
+        }
+        say(&sides.before_drain())?;
+        self.confirm(
+            &sides.against_drain(Duration::from_secs(self.args.lag_max)),
+            "its clients are told to go elsewhere",
+        )?;
+        let version = self.here.put(&self.path(), &json!({ "value": true, "why": self.why("moneta region drain") }))?;
+        say(&format!("\nregion {} is drained: version {} of the properties", self.args.region, version["version"]))?;
+        let (began, mut heard) = (Instant::now(), None);
+        let until = began + Duration::from_secs(self.args.within);
+        let (mut moment, mut carried) = (0, None);
+        loop {
+            let sides = self.sides()?;
+            if heard.is_none() && sides.proxies().all(|proxy| proxy["effective"] != "UP") {
+                heard = Some(began.elapsed());
+                moment = now();
+                say(&format!(
+                    "its {} proxies say OUT_OF_SERVICE, after {:.1} s",
+                    sides.proxies().count(),
+                    began.elapsed().as_secs_f64()
+                ))?;
+            }
+            if heard.is_some() && sides.relays_there().all(|relay| shown::whole(relay) >= moment) {
+                carried = Some(began.elapsed());
+            }
+            if carried.is_some() || Instant::now() >= until {
+                return self.drained(&sides, heard, carried);
+            }
+            sleep(LOOK);
+        }
+    }
+
+    fn drained(&self, sides: &Sides, heard: Option<Duration>, carried: Option<Duration>) -> anyhow::Result<ExitCode> {
+        match (heard, carried) {
+            (None, _) => say("not all its proxies say OUT_OF_SERVICE: `moneta property status` says why")?,
+            (_, None) => say("not all that was written before is in the other regions yet")?,
+            (_, Some(took)) => say(&format!(
+                "all that was written there until then is in the other regions, after {:.1} s",
+                took.as_secs_f64()
+            ))?,
+        }
+        say(sides.after_drain().trim_end())?;
+        Ok(if heard.is_some() && carried.is_some() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+
+    fn give_back(&self) -> anyhow::Result<ExitCode> {
+        let sides = self.sides()?;
+        if !sides.is_drained() {
+            bail!("region {} is not drained", self.args.region);
+        }
+        say(&sides.before_return())?;
+        self.confirm(
+            &sides.against_return(Duration::from_secs(self.args.lag_max)),
+            "its clients are told to come back",
+        )?;
+        let version = self.here.delete(&self.path(), &[("why", &self.why("moneta region return"))])?;
+        say(&format!("\nregion {} serves again: version {} of the properties", self.args.region, version["version"]))?;
+        let began = Instant::now();
+        loop {
+            let sides = self.sides()?;
+            let up = sides.proxies().filter(|proxy| shown::is_up(proxy)).count();
+            if up > 0 && sides.proxies().all(|proxy| proxy["effective"] != "OUT_OF_SERVICE") {
+                say(&format!("{up} of its proxies are up, after {:.1} s", began.elapsed().as_secs_f64()))?;
+                return Ok(ExitCode::SUCCESS);
+            }
+            if began.elapsed() >= Duration::from_secs(self.args.within) {
+                say("not all its proxies are up: `moneta status --app APP` shows them")?;
+                return Ok(ExitCode::FAILURE);
+            }
+            sleep(LOOK);
+        }
+    }
+
+    fn path(&self) -> String {
+        format!("/v1/{}/properties/region={}/{DRAIN}", self.here.environment, self.args.region)
+    }
+
+    fn why(&self, otherwise: &str) -> String {
+        if self.args.why.is_empty() { otherwise.to_owned() } else { self.args.why.clone() }
+    }
+
+    /// Asks, unless told not to. What speaks against it takes `--force`.
+    fn confirm(&self, against: &[String], what: &str) -> anyhow::Result<()> {
+        if !against.is_empty() && !self.args.force {
+            bail!("{}; --force goes on nevertheless", against.join("; "));
+        }
+        if self.args.yes {
+            return Ok(());
+        }
+        if !stdin().is_terminal() {
+            bail!("{what}: say --yes");
+        }
+        eprint!("\n{what}. Type yes to go on: ");
+        let mut answer = String::new();
+        stdin().read_line(&mut answer)?;
+        if answer.trim() == "yes" { Ok(()) } else { bail!("nothing was changed") }
+    }
+}
