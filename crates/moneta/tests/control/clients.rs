@@ -38,6 +38,8 @@ fn node(urls: &str, zone: &str, clock: impl FnOnce(&mut std::process::Command)) 
 fn proxy(urls: &str, clock: impl FnOnce(&mut std::process::Command)) -> (Node, std::net::SocketAddr) {
     let admin = format!("127.0.0.1:{}", steady_port());
     let mut command = moneta(&["proxy", "-p", "0", "--admin", &admin, "--topology", "control:app"]);
+    // On a machine that is busy with other tests a node that answers late is no fault of the control plane.
+    command.args(["--node-timeout", "10s"]);
     clock(command.args(linked(urls, "a")));
     (Node::run(&mut command), admin.parse().unwrap())
 }
