@@ -216,6 +216,7 @@ fn every_option_that_the_reference_says_to_change_changes() {
         ("max_connections", "99".into()),
         ("max_operations", "99".into()),
         ("memory", "\"99m\"".into()),
+        ("miss_curve", "\"off\"".into()),
         ("output_limit", "\"99k\"".into()),
         ("slow_log_bytes", "\"99k\"".into()),
         ("slow_log_time", "\"99ms\"".into()),

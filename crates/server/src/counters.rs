@@ -172,6 +172,12 @@ impl Registry {
         totals
     }
 
+    /// Gets since start, for the curve of misses.
+    pub(crate) fn served(&self) -> moneta_curve::Served {
+        let totals = self.totals();
+        moneta_curve::Served { hits: totals.get_hits, misses: totals.get_misses }
+    }
+
     /// Sums since the last `stats reset`; gauges as they are.
     pub fn since_reset(&self) -> Totals {
         let totals = self.totals();

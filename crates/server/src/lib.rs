@@ -43,6 +43,7 @@ mod listener_state;
 mod live;
 mod login_failures;
 mod mailbox;
+mod miss_curve;
 mod peer;
 mod pulse;
 mod rate;

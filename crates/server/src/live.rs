@@ -26,6 +26,7 @@ pub struct Live {
     watch: AtomicBool,
     shutdown: AtomicBool,
     hot_keys: AtomicBool,
+    miss_curve: AtomicBool,
     /// Limits of each client address.
     pub addresses: Arc<LiveAddressLimits>,
     /// Those of listeners, with which of them are their own. Locked when a listener is made and when a limit changes.
@@ -48,6 +49,7 @@ impl Live {
             watch: AtomicBool::new(settings.watch_enabled),
             shutdown: AtomicBool::new(settings.shutdown_enabled),
             hot_keys: AtomicBool::new(settings.hot_keys),
+            miss_curve: AtomicBool::new(settings.miss_curve),
             addresses: Arc::default(),
             listeners: Mutex::default(),
         }
@@ -133,6 +135,14 @@ impl Live {
 
     pub(crate) fn finds_hot_keys(&self) -> bool {
         self.hot_keys.load(Relaxed)
+    }
+
+    pub(crate) fn set_miss_curve(&self, is_kept: bool) {
+        self.miss_curve.store(is_kept, Relaxed);
+    }
+
+    pub(crate) fn keeps_miss_curve(&self) -> bool {
+        self.miss_curve.load(Relaxed)
     }
 
     pub(crate) fn max_connections(&self) -> usize {

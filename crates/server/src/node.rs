@@ -22,6 +22,7 @@ use crate::feed::{Answering, Answers, Readers};
 use crate::limits::{Allowance, Refused};
 use crate::live::Live;
 use crate::login_failures::LoginFailures;
+use crate::miss_curve::{self, MissCurve, Noted};
 pub use crate::peer::{Commands, Peer, SocketKind};
 use crate::prefixes::Prefixes;
 pub use crate::settings::{ClientVersions, NodeSettings};
@@ -110,6 +111,8 @@ pub struct Node {
     pub(crate) observing: Mutex<()>,
     /// Requests that waited long, and large values.
     pub slow_log: Arc<SlowLog>,
+    /// What its gets would miss with more RAM or less.
+    miss_curve: MissCurve,
     /// What requests wait for that are not answered at once.
     pub(crate) waits_for: &'static str,
     /// Settings that may change.
@@ -166,6 +169,7 @@ impl Node {
         });
         Self {
             slow_log,
+            miss_curve: MissCurve::default(),
             waits_for: waits_for.unwrap_or("store"),
             live: Arc::new(Live::new(&settings)),
             phases,
@@ -227,6 +231,36 @@ impl Node {
         if !are_found {
             self.registry.forget_hot_keys();
         }
+    }
+
+    /// Keeps the curve of misses over RAM from now on, or forgets it.
+    pub fn keep_miss_curve(&self, is_kept: bool) {
+        self.live.set_miss_curve(is_kept);
+        if !is_kept {
+            self.miss_curve.forget();
+        }
+    }
+
+    /// Tells the curve what became of a sampled key.
+    pub(crate) fn note_for_curve(&self, policy: Policy, noted: Noted) {
+        if self.keeps_miss_curve() {
+            self.miss_curve.note(self.clock.now(), || self.registry.served(), policy, noted);
+        }
+    }
+
+    /// Tells it that all items are gone.
+    pub(crate) fn note_flush_for_curve(&self) {
+        self.miss_curve.deleted_all();
+    }
+
+    /// The curve; `None` if none is kept, or nothing was counted.
+    pub(crate) fn told_curve(&self) -> Option<miss_curve::Told> {
+        if self.keeps_miss_curve() { self.miss_curve.told(self.registry.served()) } else { None }
+    }
+
+    /// Whether it keeps that: where keys go to other nodes, these have one each.
+    pub(crate) fn keeps_miss_curve(&self) -> bool {
+        self.live.keeps_miss_curve() && self.routes.is_none()
     }
 
     /// Whether `lru_crawler` may walk items.

@@ -62,6 +62,8 @@ pub struct NodeSettings {
     pub client_versions: ClientVersions,
     /// Whether the keys that clients ask for most are found.
     pub hot_keys: bool,
+    /// Keep the curve of misses over RAM.
+    pub miss_curve: bool,
     /// Milliseconds from which a request's wait for the store is kept in the slow log; 0: none is.
     pub slow_milliseconds: u32,
     /// Bytes from which a value that is read or written is kept there; 0: none is.
@@ -100,6 +102,7 @@ impl Default for NodeSettings {
             cluster: false,
             client_versions: ClientVersions::Taken,
             hot_keys: true,
+            miss_curve: true,
             slow_milliseconds: 100,
             slow_bytes: 512 << 10,
             skew_max: 500,

@@ -7,6 +7,7 @@ mod general;
 mod hot;
 mod lister;
 mod listing;
+mod mrc;
 mod slabs;
 
 use moneta_net::PemSource;
@@ -43,6 +44,7 @@ pub fn write(worker: &Worker, arguments: &[u8], style: &Style<'_>, out: &mut Vec
         Some(b"slabs") if is_proxy => return Some(Listing::of_store(worker, Group::Slabs, style)),
         Some(b"items") => Group::Items.write(&worker.node, &worker.report().stats, &mut lister),
         Some(b"slabs") => Group::Slabs.write(&worker.node, &worker.report().stats, &mut lister),
+        Some(b"mrc") => mrc::miss_curve(&worker.node, &mut lister),
         Some(b"sizes") => lister.put("sizes_status", "disabled"),
         Some(b"conns") => return Some(Listing::of_connections(style)),
         Some(b"route") => {

@@ -120,3 +120,63 @@ fn the_hottest_keys_are_told_to_those_who_may_list() {
     server.node.live.set_dump(false);
     client.ask("stats hotkeys\r\n", "CLIENT_ERROR stats hotkeys not allowed\r\n");
 }
+
+/// Asks `/mrc` for the share of gets that miss with room for so many items.
+fn misses(page: &Value, items: f64) -> f64 {
+    let points = page["curve"]["by_objects"].as_array().unwrap();
+    let point = |place: usize| (points[place][0].as_f64().unwrap(), points[place][1].as_f64().unwrap());
+    (0..points.len()).map(point).take_while(|(room, _)| *room <= items).last().unwrap().1
+}
+
+#[test]
+fn the_curve_of_misses_is_told_by_items_and_by_bytes() {
+    const KEYS: usize = 9600;
+    let server = start();
+    let mut client = server.connect();
+    let key = |number: usize| format!("key:{number:05}");
+    let value = [b'v'; 100];
+    for number in 0..KEYS {
+        client.ask(set(&key(number), &value), "STORED\r\n");
+    }
+    // A loop in single gets, and one in gets of many keys: what lies between two uses of a key is all the others.
+    for number in 0..KEYS {
+        client.ask(format!("get {}\r\n", key(number)), hit(&key(number), &value));
+    }
+    for first in (0..KEYS).step_by(64) {
+        let keys: Vec<String> = (first..first + 64).map(key).collect();
+        client.send(format!("get {}\r\n", keys.join(" ")));
+        client.receive_until("END\r\n");
+    }
+    let told = page(&server, "/mrc");
+    let near = |number: &Value, wanted: f64| (number.as_f64().unwrap() / wanted - 1.0).abs() < 0.45;
+    assert!(near(&told["items"], KEYS as f64), "{told}");
+    assert!(near(&told["item_bytes"], (KEYS * (9 + 100 + 24)) as f64), "{told}");
+    assert_eq!(told["curve"]["gets"].as_f64(), Some(2.0 * KEYS as f64), "{told}");
+    assert_eq!(told["curve"]["cold"].as_f64(), Some(0.0), "{told}");
+    assert!(misses(&told, 0.5 * KEYS as f64) > 0.6 && misses(&told, 1.5 * KEYS as f64) < 0.05, "{told}");
+    assert!(told["memory_bytes"].as_u64().unwrap() < 1 << 20, "{told}");
+
+    // Deleted items, and such that were never there, miss whatever the room.
+    for number in 0..KEYS {
+        client.ask(format!("delete {}\r\n", key(number)), "DELETED\r\n");
+        client.ask(format!("get {}\r\n", key(number)), "END\r\n");
+    }
+    let told = page(&server, "/mrc");
+    assert!((told["curve"]["cold"].as_f64().unwrap() - 1.0 / 3.0).abs() < 0.15, "{told}");
+    assert_eq!(told["items"], 0, "{told}");
+    client.send("stats mrc\r\n");
+    let listed = client.receive_until("END\r\n");
+    assert!(listed.contains("STAT mrc_enabled yes\r\n") && listed.contains("STAT sampled_one_in 64\r\n"), "{listed}");
+    assert!(listed.contains("STAT bytes:") && listed.contains("STAT items:"), "{listed}");
+    assert!(metrics(&server).get("moneta_working_set_bytes{above=\"0.01\"}") > 0.0);
+
+    // It names no key, so those who may not list keys see it; off is off, with nothing kept.
+    server.node.live.set_dump(false);
+    assert_eq!(page(&server, "/mrc")["on"], true);
+    server.node.keep_miss_curve(false);
+    client.ask(set("key:00000", b"v"), "STORED\r\n");
+    client.ask("stats mrc\r\n", "STAT mrc_enabled no\r\nEND\r\n");
+    assert_eq!(page(&server, "/mrc"), serde_json::json!({ "on": false }));
+    server.node.keep_miss_curve(true);
+    assert_eq!(page(&server, "/mrc"), serde_json::json!({ "on": true }));
+}

@@ -173,6 +173,13 @@ pub(super) const TABLE: &[Reading<Snapshot>] = &[
         let of = |[requests, bytes]: [f64; 2]| Values::NONE.and(["requests"], requests).and(["bytes"], bytes);
         now.hot.map_or(Values::NONE, of)
     }),
+    gauge(
+        "working_set_bytes",
+        Unit::Bytes,
+        "RAM with which the share of gets that miss is above the least there can be by no more than the label says, by the curve of misses.",
+    )
+    .labels(&["above"])
+    .read(|now| by(&now.working_set)),
     gauge("connections_limit", Unit::Count, "Most client connections at once.").read(|now| now.max_connections.into()),
     gauge("client_memory_bytes", Unit::Bytes, "Memory held for clients, by what for.").labels(&["kind"]).read(|now| {
         let bytes = |kind: client_memory::Kind| (kind.name(), now.held.of(kind) as u64);

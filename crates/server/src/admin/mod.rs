@@ -7,6 +7,7 @@ mod digest;
 mod hot;
 mod key;
 mod metrics;
+mod mrc;
 pub(crate) mod observed;
 mod pages;
 mod slow;
@@ -74,6 +75,7 @@ pub(crate) fn show(observed: &Arc<Observed>, desk: &Desk) {
             .with_body(digest::REQUEST_MAX),
         Route::get("/key", key::key, shown()).needs(Right::List),
         Route::get("/hotkeys", hot::hot_keys, shown()).needs(Right::List),
+        Route::get("/mrc", mrc::miss_curve, shown()),
         Route::get("/slowlog", slow::slow_log, shown()).needs(Right::List),
         Route::get("/feed/readers", changes::readers, shown()),
     ];

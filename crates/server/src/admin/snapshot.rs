@@ -17,6 +17,8 @@ pub(super) struct Snapshot {
     pub(super) slow: [u64; 3],
     /// The share of the hottest key, by requests and by bytes, where they are looked for.
     pub(super) hot: Option<[f64; 2]>,
+    /// Bytes of RAM with which so large a share of gets misses more than with any amount, where a curve is kept.
+    pub(super) working_set: Vec<(&'static str, u64)>,
     /// Service times.
     pub(super) latencies: [(Policy, LatencyTotals); 2],
     /// Memory held for clients.
@@ -54,6 +56,7 @@ impl Snapshot {
                 let told = node.registry.hottest(node.clock.now());
                 [told.by_requests.top_share(), told.by_bytes.top_share()]
             }),
+            working_set: working_set(node),
             latencies: [Policy::Online, Policy::Batch].map(|policy| (policy, node.registry.latencies(policy))),
             held: node.registry.holding().and(&node.client_memory.beside()),
             client_memory: node.client_memory.limit() as u64,
@@ -68,4 +71,12 @@ impl Snapshot {
             gaps: node.readers.gaps(),
         }
     }
+}
+
+/// Bytes of RAM with which gets miss by no more than a share above the least.
+fn working_set(node: &Node) -> Vec<(&'static str, u64)> {
+    let Some(told) = node.told_curve() else { return Vec::new() };
+    let least = told.curve.floor();
+    let of = |(name, above): (&'static str, f64)| Some((name, told.curve.bytes_for(least + above)?));
+    [("0.01", 0.01), ("0.1", 0.1)].into_iter().filter_map(of).collect()
 }

@@ -12,7 +12,7 @@ use moneta_store::{
 use super::key::stored_key;
 use super::ticket::Ticket;
 use super::waiting::Waiting;
-use super::{Session, Worker, sample};
+use super::{Session, Worker, curve, sample};
 use crate::counters::WorkerCounters;
 use crate::latency::Kind;
 use crate::node::Peer;
@@ -208,10 +208,12 @@ impl Session {
             Step::Done(outcome) => {
                 let outcome = outcome.map(Outcome::written);
                 let size = grown_size(worker, &key, &asked, value.len(), &outcome);
+                curve::write(worker, key.hash, asked.request, key.bytes.len() + value.len(), &outcome);
                 let (peer, out) = self.peer_and_out(output);
                 answer_write(worker, peer, asked, size, outcome, out);
             }
             Step::Wait(future) => {
+                curve::write_late(worker, key.hash, asked.request, key.bytes.len() + value.len());
                 let waiting = Waiting::Write { request: *asked.request, size: value.len(), future };
                 self.park(worker, waiting, Ticket::new(asked.key, asked.style), value.len());
             }
@@ -222,6 +224,7 @@ impl Session {
         count_meta(&worker.counters, asked.style);
         let mut buffer = Self::key_buffer();
         let key = Key::new(stored_key(asked.key, asked.style, &mut buffer), worker.store.seed());
+        curve::delete(worker, key.hash, asked.request);
         match worker.store.call(&worker.cx, &key, Op::Delete(asked.request), &mut Unseen) {
             Step::Done(outcome) => answer_delete(worker, asked, outcome.map(Outcome::deleted), self.out(output)),
             Step::Wait(future) => {
@@ -235,6 +238,7 @@ impl Session {
         count_meta(&worker.counters, asked.style);
         let mut buffer = Self::key_buffer();
         let key = Key::new(stored_key(asked.key, asked.style, &mut buffer), worker.store.seed());
+        curve::arithmetic(worker, key.hash);
         match worker.store.call(&worker.cx, &key, Op::Arithmetic(asked.request), &mut Unseen) {
             Step::Done(outcome) => answer_arithmetic(worker, asked, outcome.map(Outcome::number), self.out(output)),
             Step::Wait(future) => {
@@ -248,6 +252,9 @@ impl Session {
         worker.counters.cmd_flush.bump();
         if !worker.node.live.answers_flush() {
             return super::admin::not_allowed(style, "flush_all", self.out(output));
+        }
+        if delay == Exptime::NEVER {
+            worker.node.note_flush_for_curve();
         }
         match component::flush(&worker.store, &worker.cx, delay) {
             Step::Done(outcome) => answer_flush(worker, style, outcome, self.out(output)),

@@ -9,6 +9,7 @@ mod admin;
 mod board;
 mod change;
 pub(crate) mod context;
+mod curve;
 mod early;
 mod execute;
 mod extras;

@@ -12,7 +12,7 @@ use super::key::stored_key;
 use super::ticket::Ticket;
 use super::waiting::Waiting;
 use super::words::ERROR;
-use super::{Session, Worker};
+use super::{Session, Worker, curve};
 use crate::node::{ClientVersions, Policy};
 
 /// An item that is to be stored if it is newer than what is there.
@@ -78,11 +78,14 @@ impl Session {
         match worker.store.call(&worker.cx, &key, Op::Put(&content, Put::Newer { as_of, base: item.base }), &mut Unseen)
         {
             Step::Done(outcome) => {
+                let outcome = outcome.map(Outcome::written);
+                curve::write(worker, key.hash, &request, key.bytes.len() + value.len(), &outcome);
                 let asked = change::Asked { key: sent, request: &request, style };
                 let (peer, out) = self.peer_and_out(output);
-                answer_write(worker, peer, asked, value.len(), outcome.map(Outcome::written), out);
+                answer_write(worker, peer, asked, value.len(), outcome, out);
             }
             Step::Wait(future) => {
+                curve::write_late(worker, key.hash, &request, key.bytes.len() + value.len());
                 let waiting = Waiting::Write { request, size: value.len(), future };
                 self.park(worker, waiting, Ticket::new(sent, style), value.len());
             }
@@ -109,6 +112,7 @@ impl Session {
             let asked = change::Asked { key: sent, request: &request, style };
             return answer_delete(worker, asked, Err(StoreError::no_versions()), self.out(output));
         }
+        curve::delete(worker, key.hash, &request);
         match worker.store.call(&worker.cx, &key, Op::Bury(version), &mut Unseen) {
             Step::Done(outcome) => {
                 let asked = change::Asked { key: sent, request: &request, style };

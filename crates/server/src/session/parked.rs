@@ -371,10 +371,11 @@ fn poll_slot(
     // Most polls are still pending, so prepare nothing for a reply before there is an outcome.
     let key = ticket.key();
     match waiting {
-        Waiting::Read { verb, request, future } => {
+        Waiting::Read { verb, request, hash, future } => {
             let outcome = std::task::ready!(poll_future(future, cx)).map(Outcome::lookup);
             return Poll::Ready(ticket.with_style(|style| {
-                read::answer_read(worker, peer, read::Asked { key, request, verb: *verb, style }, outcome, out)
+                let asked = read::Asked { key, request, verb: *verb, style };
+                read::answer_read(worker, peer, asked, *hash, outcome, out)
             }));
         }
         Waiting::Several(several) => {

@@ -14,7 +14,7 @@ use super::limited::spend_of_app;
 use super::several::{Failure, Several};
 use super::ticket::Ticket;
 use super::waiting::{Waiting, changes};
-use super::{Flow, Session, Worker, sample};
+use super::{Flow, Session, Worker, curve, sample};
 use crate::counters::WorkerCounters;
 use crate::latency::Kind;
 use crate::node::Peer;
@@ -214,9 +214,11 @@ pub(super) fn answer_read(
     worker: &Worker,
     peer: &Peer,
     asked: Asked<'_>,
+    hash: u64,
     outcome: Result<Lookup, StoreError>,
     out: &mut Vec<u8>,
 ) -> Option<Failure> {
+    curve::looked(worker, hash, asked.key, asked.request, &outcome);
     let read = match &outcome {
         Ok(Lookup::Visited | Lookup::Found(_)) => Read::Hit,
         Ok(Lookup::Miss { expired }) => Read::Miss { expired: *expired },
@@ -278,18 +280,20 @@ fn answer_next(
 ) -> Poll<()> {
     let Several { verb, request, keys, next, reads, pipelined, failure, .. } = several;
     while *next < keys.len() {
-        let asked = Asked { key: keys.key(*next).bytes, request, verb: *verb, style };
+        let Key { bytes: key, hash } = keys.key(*next);
+        let asked = Asked { key, request, verb: *verb, style };
         let mut answer = Answer { asked: &asked, now: worker.node.clock.now(), out, size: 0 };
         let ended = ready!(reads.as_mut().poll_next(cx, &mut answer));
         let size = answer.size;
         match ended {
             Some(Ok(Lookup::Visited)) => {
                 asked.count(&worker.counters, Read::Hit);
+                curve::read(worker, hash, request, Some(asked.key.len() + size));
                 worker.counters.ledger.note_read(size);
                 asked.tell(worker, peer, watch::Fetched::Found { size }, worker.node.waits_for);
             }
             Some(outcome) => {
-                let failed = answer_read(worker, peer, asked, outcome, out);
+                let failed = answer_read(worker, peer, asked, hash, outcome, out);
                 *failure = failure.take().or(failed);
             }
             None => unreachable!("a read ends for each key"),
@@ -366,19 +370,27 @@ impl Session {
                 let size = answer.size;
                 asked.count(&worker.counters, Read::Hit);
                 asked.tell(worker, &self.peer, watch::Fetched::Found { size }, sample::RAM);
+                curve::read(worker, key.hash, asked.request, Some(key.bytes.len() + size));
                 Looked::Answered
             }
-            step => self.end_look_up(worker, asked, step, output),
+            step => self.end_look_up(worker, key.hash, asked, step, output),
         }
     }
 
     /// Completes a read that was not a hit in RAM.
     #[inline(never)]
-    fn end_look_up(&mut self, worker: &Worker, asked: Asked<'_>, step: Step, output: &mut Vec<u8>) -> Looked {
+    fn end_look_up(
+        &mut self,
+        worker: &Worker,
+        hash: u64,
+        asked: Asked<'_>,
+        step: Step,
+        output: &mut Vec<u8>,
+    ) -> Looked {
         match step {
             Step::Done(outcome) => {
                 let (peer, out) = self.peer_and_out(output);
-                match answer_read(worker, peer, asked, outcome.map(Outcome::lookup), out) {
+                match answer_read(worker, peer, asked, hash, outcome.map(Outcome::lookup), out) {
                     None => Looked::Answered,
                     Some(why) => {
                         self.extras().parked.fail_get(why);
@@ -387,7 +399,7 @@ impl Session {
                 }
             }
             Step::Wait(future) => {
-                let waiting = Waiting::Read { verb: asked.verb, request: *asked.request, future };
+                let waiting = Waiting::Read { verb: asked.verb, request: *asked.request, hash, future };
                 self.park(worker, waiting, Ticket::new(asked.key, asked.style), 0);
                 Looked::Parked
             }

@@ -11,6 +11,8 @@ pub(super) enum Waiting {
     Read {
         verb: ReadVerb,
         request: Retrieve,
+        /// Of the key.
+        hash: u64,
         future: Pending,
     },
     Several(Several),
