@@ -86,6 +86,7 @@ fn cli() -> Command {
         .subcommand(commands::shell::man_command())
         .subcommand(outward::add_to(commands::top::command()))
         .subcommand(outward::add_to(commands::slowlog::command()))
+        .subcommand(outward::add_to(commands::size::command()))
         .subcommands(commands::item::commands().map(outward::add_to))
 }
 
@@ -126,6 +127,7 @@ fn main() -> ExitCode {
         "set-option",
         "top",
         "slowlog",
+        "size",
         "job",
         "app",
         "warm",
@@ -165,6 +167,7 @@ fn main() -> ExitCode {
         Some(("man", matches)) => commands::shell::man(matches, cli()),
         Some(("top", matches)) => commands::top::run(matches),
         Some(("slowlog", matches)) => commands::slowlog::run(matches),
+        Some(("size", matches)) => commands::size::run(matches),
         // What they find is their exit status.
         Some((name, matches)) if commands::item::NAMES.contains(&name) => {
             return commands::item::run(name, matches).unwrap_or_else(|error| failed(&error));

@@ -28,6 +28,7 @@ pub mod segments;
 pub mod serve;
 pub mod set_option;
 pub mod shell;
+pub mod size;
 pub mod slowlog;
 pub mod status;
 pub mod top;
