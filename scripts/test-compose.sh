@@ -15,6 +15,7 @@ program=$1 image=$2 work=$3
 export MONETA_FLASH_SIZE=160m MONETA_MEMORY=32m
 podman load --quiet --input "$image"
 podman run --rm --network none moneta:0.1.0 --version || exit 77
+podman network create probe >/dev/null && podman run --rm --network probe moneta:0.1.0 --version || exit 77
 cd "$work/compose"
 compose() { podman-compose "$@" >>"$work/compose.log" 2>&1; }
 failed() {
