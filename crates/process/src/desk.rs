@@ -111,11 +111,12 @@ const HOME: &str = "/";
 pub const PROCESS: &str = "/process";
 
 /// Its own pages but `/healthz`, which every admin side has.
-fn routes(life: &Arc<Life>) -> [Route; 3] {
+fn routes(life: &Arc<Life>) -> [Route; 4] {
     let life = || Arc::clone(life);
     [
         Route::get("/metrics", pages::metrics, life()).in_places(Places::Metrics),
         Route::get("/readyz", pages::readyz, life()).in_places(Places::Readiness).needs(Right::None),
         Route::get(HOME, home::page, life()),
+        Route::get(home::SCRIPT, home::script, ()),
     ]
 }

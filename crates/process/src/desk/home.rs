@@ -1,4 +1,5 @@
-//! The page at `/`, for people: who the process is, how it is, what else can be read, and what runs in it.
+//! The page at `/`, for people: who the process is, how it is, what it does at this moment, what else can be read, and what runs in
+//! it. Where there is a page `/vitals`, a script of this process shows its numbers and plots them; without scripts all else is there.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -15,11 +16,32 @@ use super::html::Escaped;
 use super::life::{Life, Readiness};
 use crate::commit::with_commit;
 
-/// The page has no scripts and loads nothing, whatever a text in it says.
-const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'";
+/// The page runs the script of this process and loads nothing from elsewhere, whatever a text in it says.
+const POLICY: &str = "default-src 'none'; script-src 'self'; connect-src 'self'; style-src 'unsafe-inline'; \
+frame-ancestors 'none'; base-uri 'none'";
 
-const STYLE: &str = "body{font:15px/1.5 system-ui,sans-serif;max-width:50em;margin:2em auto;padding:0 1em}\
-td,th{padding:.1em 1em .1em 0;text-align:left;vertical-align:top}h2{font-size:1.1em;margin:1.5em 0 .3em}";
+const STYLE: &str = ":root{color-scheme:light dark}body{font:15px/1.5 system-ui,sans-serif;max-width:56em;margin:2em auto;\
+padding:0 1em}td,th{padding:.1em 1em .1em 0;text-align:left;vertical-align:top}h1{margin:0}h2{font-size:1.1em;margin:1.5em 0 .3em}\
+.pages{display:flex;flex-wrap:wrap;gap:0 1em;list-style:none;padding:0}\
+#now{display:grid;grid-template-columns:repeat(auto-fill,minmax(10em,1fr));gap:.6em;margin:1em 0}\
+#now div{border:1px solid color-mix(in srgb,currentColor 25%,transparent);border-radius:6px;padding:.4em .7em}\
+#now span{display:block;font-size:.85em}#now b{font-size:1.3em;font-variant-numeric:tabular-nums}\
+#now svg{display:block;width:100%}#now polyline{fill:none;stroke:#2a7ab8;stroke-width:1.5}#now p{grid-column:1/-1;margin:0}";
+
+/// Where the script is.
+pub(super) const SCRIPT: &str = "/live.js";
+/// The page that the script asks.
+const VITALS: &str = "/vitals";
+
+/// The script.
+pub(super) async fn script() -> Response {
+    let head = [
+        (header::CONTENT_TYPE, "text/javascript; charset=utf-8"),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::CACHE_CONTROL, "no-cache"),
+    ];
+    (head, include_str!("live.js")).into_response()
+}
 
 /// The page.
 pub(super) async fn page(State(life): State<Arc<Life>>, Extension(index): Extension<Index>) -> Response {
@@ -48,20 +70,23 @@ fn html(life: &Life, readiness: &Readiness, paths: &[&str], tasks: &[Listed]) ->
         "<!DOCTYPE html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n<title>{program} {role}</title>\n\
          <style>{STYLE}</style>\n<h1>{program} {role}</h1>\n<p>version {version}, up {up}<br>{phase}: {state}</p>\n"
     );
+    if paths.contains(&VITALS) && paths.contains(&SCRIPT) {
+        let _ = writeln!(html, "<div id=\"now\"></div>\n<script src=\"{SCRIPT}\"></script>");
+    }
     // Writing to a string cannot fail.
-    let mut list = |title: &str, lines: &mut dyn Iterator<Item = String>| {
+    let mut list = |title: &str, class: &str, lines: &mut dyn Iterator<Item = String>| {
         let mut lines = lines.peekable();
         if lines.peek().is_some() {
-            let _ = writeln!(html, "<h2>{title}</h2>\n<ul>");
+            let _ = writeln!(html, "<h2>{title}</h2>\n<ul class=\"{class}\">");
             lines.for_each(|line| {
                 let _ = writeln!(html, "<li>{line}</li>");
             });
             html.push_str("</ul>\n");
         }
     };
-    list("Notes", &mut notes.iter().map(|note| Escaped(note).to_string()));
-    let others = paths.iter().filter(|path| **path != "/").map(Escaped);
-    list("Pages", &mut others.map(|path| format!("<a href=\"{path}\">{path}</a>")));
+    list("Notes", "notes", &mut notes.iter().map(|note| Escaped(note).to_string()));
+    let others = paths.iter().filter(|path| !["/", SCRIPT].contains(path)).map(Escaped);
+    list("Pages", "pages", &mut others.map(|path| format!("<a href=\"{path}\">{path}</a>")));
     html.push_str("<h2>Tasks</h2>\n<table>\n<tr><th>task<th>running<th>started<th>failures<th>last failure</tr>\n");
     for Listed { name, running, started, failures, last_failure, .. } in tasks {
         let (name, why) = (Escaped(name), Escaped(last_failure.as_deref().unwrap_or("")));
@@ -107,7 +132,7 @@ mod tests {
             last_end: None,
         };
         let readiness = Readiness { is_ready: true, phase: "<running>".into(), notes };
-        let html = html(&life(), &readiness, &["/", "/metrics"], &[task]);
+        let html = html(&life(), &readiness, &["/", SCRIPT, "/metrics"], &[task]);
         for text in [
             "<li>&lt;script&gt;alert(1)&lt;/script&gt; &amp; more</li>",
             "&lt;running&gt;: ready, degraded",
@@ -118,6 +143,15 @@ mod tests {
             assert!(html.contains(text), "{text} in\n{html}");
         }
         assert!(!html.contains("<script") && !html.contains("<b>") && !html.contains("<i>"), "{html}");
+    }
+
+    #[test]
+    fn the_script_is_where_there_are_numbers_for_it() {
+        let readiness = Readiness { is_ready: true, phase: "running".into(), notes: Vec::new() };
+        let has = |paths: &[&str]| html(&life(), &readiness, paths, &[]).contains("<script src=\"/live.js\">");
+        assert!(has(&["/", SCRIPT, VITALS]));
+        // A process without such a page, and one that closes its store.
+        assert!(!has(&["/", SCRIPT]) && !has(&["/", VITALS]));
     }
 
     #[test]
