@@ -10,7 +10,7 @@ is no network but loopback. Three things are special:
   A start ends with READY=1; each process must tell of its turns (WATCHDOG=1), and of its stop (STOPPING=1).
 - blocks of `console image` are run beside that Debian, by this machine's podman.
 
-A comment `<!-- screen URL FILE -->` writes what Chromium shows of a page into docs/FILE. Needs root, debootstrap, tmux, podman.
+A comment `<!-- screen URL FILE -->` writes what Chromium shows of a page into docs/FILE. Needs root, debootstrap, tmux, podman, Node.js.
 """
 
 import os
@@ -207,12 +207,24 @@ def screen(root, command):
     return "\n".join(line.rstrip() for line in shown.rstrip().split("\n")) + "\n"
 
 
+# Waits for what the page shows of itself in some seconds.
+BROWSER = """
+const { chromium } = require(process.argv[1] + "/playwright-core");
+(async () => {
+  const browser = await chromium.launch({ executablePath: process.argv[2], args: ["--no-sandbox"] });
+  const page = await browser.newPage({ viewport: { width: 900, height: 480 } });
+  await page.goto(process.argv[3]);
+  await page.waitForTimeout(20000);
+  await page.screenshot({ path: process.argv[4] });
+  await browser.close();
+})();
+"""
+
+
 def picture(url, file):
-    with tempfile.TemporaryDirectory() as profile:
-        chromium = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--ignore-certificate-errors", f"--user-data-dir={profile}"]
-        file.parent.mkdir(exist_ok=True)
-        # The page asks for its numbers for some seconds.
-        subprocess.run([*chromium, "--window-size=900,700", "--virtual-time-budget=8000", f"--screenshot={file}", url], check=True, capture_output=True, timeout=PATIENCE)
+    file.parent.mkdir(exist_ok=True)
+    modules = subprocess.run([ROOT / "scripts/tool.sh", "console-browser"], check=True, capture_output=True, text=True).stdout.strip()
+    subprocess.run(["node", "-e", BROWSER, modules, shutil.which("chromium"), url, file], check=True, capture_output=True, timeout=PATIENCE)
 
 
 def play(text, shells, root, units):

@@ -57,6 +57,8 @@ for target in "${@:-test}"; do
         need tmux tmux
         need chromium chromium
         [ -e /usr/share/fonts/truetype/liberation ] || packages+=(fonts-liberation)
+        command -v npm >/dev/null 2>&1 || packages+=(nodejs npm)
+        need_tool console-browser
         ;;
     docs)
         need_tool mdbook
