@@ -22,7 +22,11 @@ pub fn started(dir: &Path, plan: &Plan) -> anyhow::Result<()> {
     }
     if let Some(plane) = Plane::of(dir, plan) {
         let address = plane.address();
-        writeln!(out, "{:<5} {:<8} {address:<16} the control plane; in a browser: http://{address}/", "", "control")?;
+        writeln!(
+            out,
+            "{:<5} {:<8} {address:<16} the control plane; in a browser: {scheme}://{address}/",
+            "", "control"
+        )?;
     }
     let proxies: Vec<&Process> = plan.processes.iter().filter(|process| process.proxy).collect();
     let [near, far] = [proxies[0].port, proxies[1].port];
