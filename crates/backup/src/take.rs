@@ -221,18 +221,7 @@ impl Job<'_> {
                 let from = chain.end().parse().map_or(Begin::Since(0), Begin::Cursor);
                 let sink = BaseSink::new(chain, self.form(false));
                 let never = AtomicU64::new(0);
-                let run = Run {
-                    watch: self.watch,
-                    counters: self.base,
-                    from: self.name,
-                    follows: false,
-                    from_begin: true,
-                    until: &never,
-                    failures: Some(FAILURES),
-                    ends: self.ends,
-                    rate: self.config.rate,
-                };
-                let (sink, ended) = run.run(self.feed(false, self.base), sink, from);
+                let (sink, ended) = self.base_run(&never).run(self.feed(false, self.base), sink, from);
                 match ended? {
                     Ended::Over => {}
                     ended => return Ok((ended, None)),
@@ -313,6 +302,21 @@ impl Job<'_> {
         }
     }
 
+    /// A run over a base, which ends with it and not at `never`.
+    fn base_run<'r>(&'r self, never: &'r AtomicU64) -> Run<'r> {
+        Run {
+            watch: self.watch,
+            counters: self.base,
+            from: self.name,
+            follows: false,
+            from_begin: true,
+            until: never,
+            failures: Some(FAILURES),
+            ends: self.ends,
+            rate: self.config.rate,
+        }
+    }
+
     /// A base by a list of keys. `part`: the part of the changes that goes on with it, and how many segments it has by now.
     fn list(&self, slot: &mut Slot, part: Option<(u64, u64)>, taken: &mut Taken) -> Result<Ended, BackupError> {
         let number = slot.free_base();
@@ -323,18 +327,7 @@ impl Job<'_> {
         let source = Metered::new(source, Which::default(), Moment::Told, self.base.clone());
         let sink = BaseSink::new(chain, self.form(true));
         let never = AtomicU64::new(0);
-        let run = Run {
-            watch: self.watch,
-            counters: self.base,
-            from: self.name,
-            follows: false,
-            from_begin: true,
-            until: &never,
-            failures: Some(FAILURES),
-            ends: self.ends,
-            rate: self.config.rate,
-        };
-        let (sink, ended) = run.run(source, sink, Begin::Since(0));
+        let (sink, ended) = self.base_run(&never).run(source, sink, Begin::Since(0));
         match ended? {
             Ended::Over => {}
             ended => return Ok(ended),

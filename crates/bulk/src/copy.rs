@@ -36,6 +36,8 @@ pub struct CopyConfig {
     pub which: Which,
     /// After what is there what changes, until it is stopped.
     pub follow: bool,
+    /// Failures in a row, a second apart each, after which changes are given up; `None`: never.
+    pub failures: Option<u32>,
     /// Items are of when they were read: a node that may have forgotten a delete since then does not create them.
     pub strict: bool,
     /// By lists of keys, also where feeds would do.
@@ -146,7 +148,7 @@ struct Job<'a> {
 
 impl Job<'_> {
     fn passage<'p>(&'p self, from: &'p str, counters: &'p Counters, gaps: Gaps) -> Passage<'p> {
-        let failures = if gaps == Gaps::End { None } else { Some(FAILURES) };
+        let failures = if gaps == Gaps::End { self.config.failures } else { Some(FAILURES) };
         Passage { watch: self.watch, counters, from, gaps, failures, ends: &self.ends }
     }
 

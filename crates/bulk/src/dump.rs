@@ -36,8 +36,8 @@ pub const CHANGES: &str = "changes";
 
 /// How often changes are committed.
 const COMMIT_EVERY: Duration = Duration::from_secs(1);
-/// How often it is written down how far a feed is of which nothing is wanted.
-const ADVANCE_EVERY: Duration = Duration::from_secs(60);
+/// How often it is written down how far a feed is of which nothing is wanted, unless said otherwise.
+pub const ADVANCE_EVERY: Duration = Duration::from_secs(60);
 /// Failures in a row after which a base is given up.
 const FAILURES: u32 = 30;
 /// The name under which nodes list the reader of their changes.
@@ -50,10 +50,15 @@ const BLOCK_REST: usize = 2 << 20;
 pub struct DumpConfig {
     /// The server.
     pub node: Endpoint,
+    /// What segments say that they are of; `None`: the server's address. A name that stays lets a dump go on where the server comes
+    /// back at another address.
+    pub name: Option<String>,
     /// Which items.
     pub which: Which,
     /// Go on with changes.
     pub follow: bool,
+    /// Failures in a row, a second apart each, after which changes are given up; `None`: never.
+    pub failures: Option<u32>,
     /// By the list of keys, also where the feed would do.
     pub walk: bool,
     /// How fast it may go, all its sources together.
@@ -64,6 +69,8 @@ pub struct DumpConfig {
     pub segment_bytes: u64,
     /// Segments are compressed.
     pub compresses: bool,
+    /// How often it is written down how far changes are of which nothing is wanted.
+    pub advance_every: Duration,
 }
 
 /// What was dumped.
@@ -85,7 +92,7 @@ pub struct Dumped {
 /// If the server does not answer, the archive does not take it or has a dump of something else, or changes are missing.
 pub fn dump(config: &DumpConfig, archive: &Arc<dyn Archive>, watch: &dyn Watch) -> Result<Dumped, BulkError> {
     let server = Server::look(&config.node)?;
-    let name = format!("{}{}", server.name(), config.which);
+    let name = format!("{}{}", config.name.clone().unwrap_or_else(|| server.name()), config.which);
     // The changes beside a base have a bound to themselves, or they would wait for it, and the log would not.
     let throttles = [config.rate.throttle(), config.rate.throttle()];
     let _governor = config.rate.govern([config.node.clone()], throttles.to_vec())?;
@@ -150,11 +157,11 @@ impl Job<'_> {
             listed,
         };
         let sink = ChainSink::new(chain, form, Box::new(millis));
-        ChainEnd { sink, commit_every, committed: Instant::now(), last: None }
+        ChainEnd { sink, commit_every, advance_every: self.config.advance_every, committed: Instant::now(), last: None }
     }
 
     fn passage<'p>(&'p self, counters: &'p Counters, gaps: Gaps, ends: &'p AtomicBool) -> Passage<'p> {
-        let failures = if gaps == Gaps::End { None } else { Some(FAILURES) };
+        let failures = if gaps == Gaps::End { self.config.failures } else { Some(FAILURES) };
         Passage { watch: self.watch, counters, from: &self.name, gaps, failures, ends }
     }
 
@@ -325,6 +332,7 @@ struct ChainEnd {
     sink: ChainSink,
     /// `None`: by size alone.
     commit_every: Option<Duration>,
+    advance_every: Duration,
     committed: Instant,
     last: Option<Mark>,
 }
@@ -347,10 +355,10 @@ impl ChainEnd {
         let passed = self.committed.elapsed();
         let before = self.sink.chain().segments().len();
         match self.commit_every {
-            Some(_) if passed >= ADVANCE_EVERY => self.sink.advance(mark)?,
+            Some(_) if passed >= self.advance_every => self.sink.advance(mark)?,
             every => self.sink.reached(mark, every.is_some_and(|every| passed >= every))?,
         }
-        if self.sink.chain().segments().len() > before || passed >= ADVANCE_EVERY {
+        if self.sink.chain().segments().len() > before || passed >= self.advance_every {
             self.committed = Instant::now();
         }
         Ok(())

@@ -1,5 +1,6 @@
 //! One run of the pump, and who owns it.
 
+use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -86,7 +87,7 @@ impl Passage<'_> {
             large_bytes: usize::MAX,
         };
         let mut pump = Pump::new(source, sink, settings, Rate::default(), place, 0);
-        let mut owner = RunOwner { passage: &self, follows, gap: None, failed: 0, told: Instant::now() };
+        let mut owner = RunOwner { passage: &self, follows, gap: None, failed: 0, told: Cell::new(Instant::now()) };
         let ended = pump.run(&mut owner);
         let gap = owner.gap;
         self.watch.progress(self.counters.counts());
@@ -118,11 +119,16 @@ struct RunOwner<'a, 'p> {
     gap: Option<Gap>,
     /// Failures in a row.
     failed: u32,
-    told: Instant,
+    told: Cell<Instant>,
 }
 
 impl<K: Checkpoint> Owner<K> for RunOwner<'_, '_> {
     fn is_over(&self) -> bool {
+        // Here, and not at marks: a list of keys has few.
+        if self.told.get().elapsed() >= TELL_EVERY {
+            self.told.set(Instant::now());
+            self.passage.watch.progress(self.passage.counters.counts());
+        }
         self.gap.is_some() || self.passage.is_stopped()
     }
 
@@ -138,10 +144,6 @@ impl<K: Checkpoint> Owner<K> for RunOwner<'_, '_> {
         if self.failed > 0 {
             self.passage.watch.note(&format!("{} answers again", self.passage.from));
             self.failed = 0;
-        }
-        if self.told.elapsed() >= TELL_EVERY {
-            self.told = Instant::now();
-            self.passage.watch.progress(self.passage.counters.counts());
         }
         sink.reached(mark).map_err(PumpError::Owner)?;
         if self.follows {

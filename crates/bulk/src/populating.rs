@@ -19,7 +19,7 @@ use crate::watch::{Counters, Counts, Watch};
 use crate::which::Which;
 
 /// Failures in a row after which an archive is given up that is not followed.
-const FAILURES: u32 = 30;
+pub(crate) const FAILURES: u32 = 30;
 /// Bytes of a block beside its values.
 const BLOCK_REST: usize = 2 << 20;
 /// How much earlier than a list's items were asked for they count, in milliseconds: clocks may differ.

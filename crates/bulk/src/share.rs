@@ -21,7 +21,7 @@ use serde::Serialize;
 use crate::dump::{BASE, CHANGES};
 use crate::error::BulkError;
 use crate::passage::Ended;
-use crate::populating::{Job, Populated, Populating, Share, check};
+use crate::populating::{FAILURES, Job, Populated, Populating, Share, check};
 use crate::target::{TargetSink, Written};
 use crate::watch::Counters;
 
@@ -95,11 +95,20 @@ impl Sharing<'_> {
     /// Segments of the base until all are done; `None`: its user ended it.
     fn base(&mut self) -> Result<Option<Done>, BulkError> {
         let mut base = Chain::open(Arc::clone(self.job.archive), BASE)?;
+        let mut missing = 0;
         loop {
             if self.job.watch.should_stop() {
                 return Ok(None);
             }
-            self.look_at(&base)?;
+            match self.look_at(&base) {
+                // A mount may show the record before what it names.
+                Err(error) if missing < FAILURES && is_missing(&error) => {
+                    missing += 1;
+                    sleep(LOOK_EVERY);
+                    continue;
+                }
+                looked => looked?,
+            }
             let tasks: Vec<String> = base.segments().iter().map(|segment| segment.segment.clone()).collect();
             match self.claims.take(&tasks).map_err(|error| self.failed(error))? {
                 Taken::Claim(claim) => {
@@ -217,6 +226,10 @@ impl Sharing<'_> {
         self.sink = Some(sink);
         ended.map(drop)
     }
+}
+
+fn is_missing(error: &BulkError) -> bool {
+    matches!(error, BulkError::Segments(SegmentError::Archive { source, .. }) if source.kind() == ErrorKind::NotFound)
 }
 
 /// Looks for segments that came since; a base that was begun anew has others.

@@ -8,12 +8,14 @@
 //! |---|---|
 //! | [`document`] | the document: states of a job and of a task, bounds |
 //! | [`board`] | the jobs of an environment as they are now, with the leases of their tasks |
+//! | [`fill`] | jobs that nodes begin for themselves |
 //! | [`steer`] | beginning jobs, and telling them to pause, go on or end |
 //! | [`work`] | what workers ask: claims, renewals, checkpoints |
 //! | `prune` | the end of what ended long ago |
 
 pub mod board;
 pub mod document;
+pub mod fill;
 pub(crate) mod prune;
 pub mod steer;
 pub mod work;

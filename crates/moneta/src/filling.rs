@@ -1,7 +1,10 @@
 //! `--fill-from`: a node that starts empty under its slot's name copies what is its from another replica, and serves meanwhile.
 //!
-//! No control plane takes part: the topology of `--catch-up` says which slot this node is, and where the other replica's nodes are.
-//! Clients write to it from its start on, by version, so what is older than their writes and deletes does not come through.
+//! The topology of `--catch-up` says which slot this node is, and where the other replica's nodes are. Clients write to it from its
+//! start on, by version, so what is older than their writes and deletes does not come through.
+//!
+//! With a control plane the node begins a job there, and does its tasks itself; `moneta worker`s may help. Without one, or if that does
+//! not take the job, it copies all the same.
 
 use std::net::UdpSocket;
 use std::sync::Arc;
@@ -9,17 +12,24 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use moneta_background::Run;
-use moneta_bulk::{CopyConfig, Counts, Place, RateConfig, Watch, Which, copy};
+use moneta_bulk::{CopyConfig, Counts, Place, RateConfig, Server, Watch, Which, copy};
 use moneta_cluster::Ring;
-use moneta_cluster::topology::{Node, Topology};
+use moneta_cluster::topology::{Node, Replica, Topology};
+use moneta_control::jobs::fill::{FILL, P99_LIMIT};
+use moneta_link::ControlError;
+use moneta_link::worker::{End, Held, Word, Worker};
 use moneta_net::{Address, Endpoint, Outward};
 use moneta_server::config::ListenAddress;
 use moneta_server::server::RunningServer;
 use parking_lot::Mutex;
+use serde_json::{Value, json};
 
+use crate::commands::job;
+use crate::commands::warm::watching::{FAILURES, Watching};
 use crate::linked::Link;
 use crate::options::sections::cluster::{CATCH_UP, CATCH_UP_AS, FILL_FROM, FILL_RATE};
 use crate::options::sections::memory::MAX_ITEM_SIZE;
+use crate::options::sections::proxy::APP;
 use crate::options::settings::Settings;
 use crate::proxy;
 
@@ -31,8 +41,14 @@ const SILENCE: Duration = Duration::from_secs(10);
 const RETRY: Duration = Duration::from_secs(10);
 /// How often the log says how far it is.
 const TELL_EVERY: Duration = Duration::from_secs(10);
-/// How many times what it is in quiet the p99 of the sources' online gets may be.
-const P99_LIMIT: f64 = 1.5;
+/// How long the control plane may not answer before the node goes on without a job.
+const WITHOUT: Duration = Duration::from_secs(30);
+/// How long other replicas may hold nothing: a whole cluster begins.
+const NOTHING: Duration = Duration::from_secs(60);
+/// How often it is asked for a task while there is none.
+const ASK_EVERY: Duration = Duration::from_secs(1);
+/// In place of a replica's name: the one that has the most items.
+const MOST: &str = "most-items";
 
 /// Begins to fill the node, which has nothing from before, if it is to be filled.
 ///
@@ -54,18 +70,29 @@ pub fn start(
         outward: outward.clone(),
         rate: settings.get(&FILL_RATE),
         value_max: settings.get(&MAX_ITEM_SIZE),
+        job: link.map(|link| Job::of(settings, link)).transpose()?,
     };
     moneta_background::start("fill", move |run| {
-        let mut known = None;
+        let (mut known, begun) = (None, Instant::now());
         while !run.is_stopped() {
             match source.next(PATIENCE) {
                 Ok(Some(topology)) => known = Some(topology),
                 Ok(None) => {}
                 Err(error) => run.failed(&error),
             }
+            // A control plane gives it the slot, soon.
+            if known.as_ref().is_some_and(|topology| filling.place(topology).is_err()) && begun.elapsed() < NOTHING {
+                run.sleep(ASK_EVERY);
+                continue;
+            }
             let ended = known.as_ref().map(|topology| filling.fill(topology, run));
             match ended {
-                Some(Ok(())) => return,
+                Some(Ok(true)) => return,
+                Some(Ok(false)) if begun.elapsed() > NOTHING => {
+                    tracing::info!("no other replica holds anything: the node begins empty");
+                    return;
+                }
+                Some(Ok(false)) => {}
                 Some(Err(error)) => {
                     tracing::warn!(error = format!("{error:#}"), "the node is not filled yet");
                     run.failed(&format!("{error:#}"));
@@ -104,6 +131,56 @@ struct Filling {
     outward: Outward,
     rate: u64,
     value_max: usize,
+    /// `None`: there is no control plane.
+    job: Option<Job>,
+}
+
+/// The job of this start of the node.
+struct Job {
+    id: String,
+    app: String,
+    worker: Worker,
+}
+
+impl Job {
+    fn of(settings: &Settings, link: &Link) -> anyhow::Result<Self> {
+        let id = job::new_id(FILL)?;
+        let worker = Worker {
+            control: Arc::clone(link.control()),
+            name: link.id().to_owned(),
+            kinds: vec![FILL.to_owned()],
+            app: None,
+            job: Some(id.clone()),
+        };
+        Ok(Self { id, app: settings.get(&APP).unwrap_or_default(), worker })
+    }
+
+    /// Begins it, or asks how it stands. `None`: the control plane does not take it, or does not answer.
+    fn begin(&self, wish: &Value, run: &Run) -> anyhow::Result<Option<String>> {
+        let control = &self.worker.control;
+        let (path, begun) = (control.path(["fills", &self.id]), Instant::now());
+        while !run.is_stopped() {
+            match control.put(&path, &wish.to_string()) {
+                Ok(text) => {
+                    let page: Value = serde_json::from_str(&text).context("the control plane is not understood")?;
+                    return Ok(page["state"].as_str().map(str::to_owned));
+                }
+                Err(error @ ControlError::Refused { status: ..500, .. }) => {
+                    tracing::warn!(%error, "filling: the control plane takes no job: the node goes on without");
+                    return Ok(None);
+                }
+                Err(error) if begun.elapsed() > WITHOUT => {
+                    tracing::warn!(%error, "filling: the control plane does not answer: the node goes on without");
+                    return Ok(None);
+                }
+                Err(error) => {
+                    run.failed(&error);
+                    run.sleep(ASK_EVERY);
+                }
+            }
+        }
+        Ok(None)
+    }
 }
 
 impl Filling {
@@ -111,47 +188,141 @@ impl Filling {
         self.outward.to(address).patient(SILENCE)
     }
 
-    fn fill(&self, topology: &Topology, run: &Run) -> anyhow::Result<()> {
-        let own = self.own.first().context("the node listens nowhere")?;
-        let own = self.reach(own.clone());
+    /// Fills the node; false: there is nothing yet to fill it with.
+    fn fill(&self, topology: &Topology, run: &Run) -> anyhow::Result<bool> {
         let (replica, slot) = self.place(topology)?;
-        let other = topology.replicas.iter().find(|replica| replica.name == self.from);
-        let other = other.with_context(|| format!("fill_from: the topology has no replica {}", self.from))?;
-        if other.name == replica.name {
-            bail!("fill_from: {} is this node's own replica, which has none of its keys", other.name);
-        }
-        let ring = Ring::new(topology.ring, &replica.nodes)?;
-        let nodes = other.nodes.iter().filter(|node| !node.address.is_unheld());
-        let from = Place {
-            name: other.name.clone(),
-            nodes: nodes.map(|node| self.reach(node.address.clone())).collect(),
-            node_of: Arc::new(|_| 0),
-        };
-        // Keys of other slots are of no node here.
-        let node_of = Arc::new(move |key: &[u8]| if ring.node(key) == slot { 0 } else { usize::MAX });
-        let to = Place { name: "this node".to_owned(), nodes: vec![own], node_of };
-        let config = CopyConfig {
-            from,
-            to,
-            which: Which::default(),
-            follow: false,
-            strict: false,
-            walk: false,
-            rate: RateConfig { bytes: self.rate, operations: 0, p99_limit: Some(P99_LIMIT) },
-            value_max: self.value_max,
-        };
+        let Some(other) = self.other(topology, replica)? else { return Ok(false) };
         let begun = Instant::now();
-        tracing::info!(from = self.from, "the node is empty: it is filled, and serves meanwhile");
+        tracing::info!(from = other.name, "the node is empty: it is filled, and serves meanwhile");
+        if let Some(job) = &self.job {
+            let wish = json!({
+                "app": job.app, "replica": replica.name, "slot": replica.nodes[slot].slot, "from": other.name, "rate": self.rate,
+            });
+            match job.begin(&wish, run)? {
+                Some(state) => return self.by_job(job, &wish, &state, topology, run).map(|()| true),
+                None if run.is_stopped() => return Ok(true),
+                None => {}
+            }
+        }
+        let from =
+            other.nodes.iter().filter(|node| !node.address.is_unheld()).map(|node| self.reach(node.address.clone()));
+        let config = self.config(topology, &other.name, from.collect(), false)?;
         let copied = copy(&config, &Told { run, last: Mutex::new(begun) })?;
         if copied.done {
             let (taken, bytes) = (copied.written.taken, copied.base.bytes);
             tracing::info!(items = taken, read = bytes, seconds = begun.elapsed().as_secs(), "the node is filled");
         }
+        Ok(true)
+    }
+
+    /// The tasks of the job one after another, until it is over.
+    fn by_job(&self, job: &Job, wish: &Value, state: &str, topology: &Topology, run: &Run) -> anyhow::Result<()> {
+        let begun = Instant::now();
+        let mut state = state.to_owned();
+        tracing::info!(job = job.id, "filling: a job of the control plane");
+        while !run.is_stopped() {
+            match state.as_str() {
+                "done" => {
+                    tracing::info!(job = job.id, seconds = begun.elapsed().as_secs(), "the node is filled");
+                    return Ok(());
+                }
+                "cancelled" => {
+                    tracing::warn!(job = job.id, "the node is not filled: an operator has cancelled the job");
+                    return Ok(());
+                }
+                _ => {}
+            }
+            match job.worker.claim() {
+                Ok(Some(held)) => {
+                    let ended = self.task(&held, topology, run);
+                    let end = ended.unwrap_or_else(|error| End::Failed(format!("{error:#}")));
+                    tracing::info!(job = job.id, task = held.given.task, end = ?end, "filling");
+                    if held.word() != Word::Lost
+                        && let Err(error) = held.end(&end, || run.is_stopped())
+                    {
+                        run.failed(&error);
+                    }
+                    // The next try asks the nodes that are there by then.
+                    if let End::Failed(why) = end {
+                        bail!(why);
+                    }
+                }
+                // Others do what is left, or it is paused or has failed.
+                Ok(None) => drop(run.sleep(ASK_EVERY)),
+                Err(error) => {
+                    run.failed(&error);
+                    run.sleep(ASK_EVERY);
+                }
+            }
+            state = job.begin(wish, run)?.unwrap_or(state);
+        }
         Ok(())
     }
 
+    /// Copies from one node of the other replica, with its changes until that is whole.
+    fn task(&self, held: &Held, topology: &Topology, run: &Run) -> anyhow::Result<End> {
+        let text = |value: &Value| value.as_str().map(str::to_owned).context("the job is not understood");
+        let (from, slot) = (text(&held.given.params["from"])?, text(&held.given.task_params["slot"])?);
+        let replica = topology.replicas.iter().find(|replica| replica.name == from);
+        let node = replica.and_then(|replica| replica.nodes.iter().find(|node| node.slot == slot));
+        let node = node.with_context(|| format!("there is no slot {slot} in {from}"))?;
+        let config = self.config(topology, &from, vec![self.reach(node.address.clone())], true)?;
+        let stop = || run.is_stopped();
+        let watch = Watching::new(held, &stop);
+        let copied = copy(&config, &watch)?;
+        Ok(watch.end(copied.done))
+    }
+
+    fn config(
+        &self,
+        topology: &Topology,
+        name: &str,
+        nodes: Vec<Endpoint>,
+        follow: bool,
+    ) -> anyhow::Result<CopyConfig> {
+        let own = self.own.first().context("the node listens nowhere")?;
+        let (replica, slot) = self.place(topology)?;
+        let ring = Ring::new(topology.ring, &replica.nodes)?;
+        // Keys of other slots are of no node here.
+        let node_of = Arc::new(move |key: &[u8]| if ring.node(key) == slot { 0 } else { usize::MAX });
+        Ok(CopyConfig {
+            from: Place { name: name.to_owned(), nodes, node_of: Arc::new(|_| 0) },
+            to: Place { name: "this node".to_owned(), nodes: vec![self.reach(own.clone())], node_of },
+            which: Which::default(),
+            follow,
+            failures: FAILURES,
+            strict: false,
+            walk: false,
+            rate: RateConfig { bytes: self.rate, operations: 0, p99_limit: Some(P99_LIMIT) },
+            value_max: self.value_max,
+        })
+    }
+
+    /// The replica that has what this node lacks; `None`: none of them has anything.
+    fn other<'t>(&self, topology: &'t Topology, own: &Replica) -> anyhow::Result<Option<&'t Replica>> {
+        if self.from == MOST {
+            let others = topology.replicas.iter().filter(|other| other.name != own.name && !other.write_only);
+            let held = others.map(|other| (self.items(other), other));
+            let most = held.max_by_key(|(items, _)| *items).filter(|(items, _)| *items > 0);
+            return Ok(most.map(|(_, replica)| replica));
+        }
+        let other = topology.replicas.iter().find(|replica| replica.name == self.from);
+        let other = other.with_context(|| format!("fill_from: the topology has no replica {}", self.from))?;
+        if other.name == own.name {
+            bail!("fill_from: {} is this node's own replica, which has none of its keys", other.name);
+        }
+        Ok(Some(other))
+    }
+
+    /// How many items the nodes of a replica say that they have.
+    fn items(&self, replica: &Replica) -> u64 {
+        let nodes = replica.nodes.iter().filter(|node| !node.address.is_unheld());
+        let looked = nodes.filter_map(|node| Server::look(&self.reach(node.address.clone())).ok()?.items);
+        looked.sum()
+    }
+
     /// The replica and the number of this node.
-    fn place<'t>(&self, topology: &'t Topology) -> anyhow::Result<(&'t moneta_cluster::topology::Replica, usize)> {
+    fn place<'t>(&self, topology: &'t Topology) -> anyhow::Result<(&'t Replica, usize)> {
         let is_own = |node: &Node| match &self.name {
             Some(name) => node.address.place() == name.place(),
             None => self.is_here(&node.address),

@@ -81,6 +81,16 @@ impl Link {
         })))
     }
 
+    /// The control plane.
+    pub fn control(&self) -> &Arc<Control> {
+        &self.control
+    }
+
+    /// This process's name there.
+    pub fn id(&self) -> &str {
+        self.identity.id()
+    }
+
     /// The topologies of an app.
     ///
     /// # Errors

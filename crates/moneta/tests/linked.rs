@@ -10,102 +10,31 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 
-use common::{Node, PATIENCE, Process, Signal, moneta, steady_port, until};
-use moneta_link::{Control, ControlUrl};
-use moneta_net::{Endpoint, HttpClient, Outward};
+use common::plane::{Plane, ready};
+use common::{Node, Signal, moneta, until};
 use serde_json::{Value, json};
-use tempfile::TempDir;
 
-/// A control plane that can be killed and started again at its port. Instances renew every second.
-struct Plane {
-    folder: TempDir,
-    port: u16,
-    process: Option<Process>,
+/// Makes the topology of an app of these zones, with a replica and a slot each.
+fn create(plane: &Plane, zones: &[&str]) {
+    let replica = |zone: &&str| json!({"name": zone, "zone": zone, "slots": [format!("{zone}0")]});
+    let replicas: Vec<Value> = zones.iter().map(replica).collect();
+    plane.change(&json!({"create": {"replicas": replicas}}));
 }
 
-impl Plane {
-    fn start() -> Self {
-        let mut plane = Self { folder: tempfile::tempdir().unwrap(), port: steady_port(), process: None };
-        plane.again();
-        plane
-    }
-
-    fn again(&mut self) {
-        let listen = format!("127.0.0.1:{}", self.port);
-        let mut command = moneta(&["control", "--listen", &listen, "--renew-every", "1", "--data"]);
-        let process = Process::start(command.arg(self.folder.path().join("control")));
-        process.until("the control plane is ready", || ready(&listen).is_some_and(|page| page["ready"] == true));
-        self.process = Some(process);
-    }
-
-    fn kill(&mut self) {
-        self.process.take().expect("it runs").kill();
-    }
-
-    fn url(&self) -> String {
-        format!("http://127.0.0.1:{}", self.port)
-    }
-
-    fn control(&self) -> Control {
-        let url: ControlUrl = self.url().parse().unwrap();
-        Control::new(&[url], &Outward::default(), "default")
-    }
-
-    /// Makes the topology of an app of these zones, with a replica and a slot each.
-    fn create(&self, zones: &[&str]) {
-        let replica = |zone: &&str| json!({"name": zone, "zone": zone, "slots": [format!("{zone}0")]});
-        let replicas: Vec<Value> = zones.iter().map(replica).collect();
-        let body = json!({"why": "a test", "change": {"create": {"replicas": replicas}}});
-        let control = self.control();
-        control.post(&control.path(["topologies", "app"]), &body.to_string()).unwrap();
-    }
-
-    /// The instances by their slots, with all that is said of them.
-    fn instances(&self) -> Vec<Value> {
-        let control = self.control();
-        let page = control.get(&control.path(["instances"])).unwrap_or_else(|_| "{}".into());
-        let page: Value = serde_json::from_str(&page).unwrap();
-        page["instances"].as_array().cloned().unwrap_or_default()
-    }
-
-    /// How many instances have this status, as the control plane says.
-    fn with_status(&self, status: &str) -> usize {
-        self.instances().iter().filter(|instance| instance["value"]["status"] == status).count()
-    }
-
-    fn topology(&self) -> Value {
-        let control = self.control();
-        control
-            .get(&control.path(["topologies", "app"]))
-            .map_or(Value::Null, |page| serde_json::from_str(&page).unwrap())
-    }
-
-    fn holder(&self, replica: &str) -> Option<String> {
-        let topology = self.topology();
-        let of = topology["replicas"].as_array()?.iter().find(|one| one["name"] == replica)?;
-        of["slots"][0]["holder"].as_str().map(str::to_owned)
-    }
-
-    /// A node that is to hold the slot of a zone.
-    fn node(&self, zone: &str, state: &Path) -> Node {
-        let (url, slot, state) = (self.url(), format!("{zone}0"), state.display().to_string());
-        let place = ["--app", "app", "--replica", zone, "--slot", &slot, "--zone", zone, "--region", "here"];
-        let control = ["--cluster", "--control", &url, "--state-dir", &state];
-        Node::start(&[&place[..], &control].concat())
-    }
-
-    fn proxy(&self, state: &Path) -> Node {
-        let arguments =
-            ["proxy", "-p", "0", "--admin", "127.0.0.1:0", "--topology", "control:app", "--zone", "a", "--app", "app"];
-        let mut command = moneta(&arguments);
-        Node::run(command.args(["--control", &self.url(), "--state-dir"]).arg(state))
-    }
+/// How many instances have this status, as the control plane says.
+fn with_status(plane: &Plane, status: &str) -> usize {
+    plane.instances().iter().filter(|instance| instance["value"]["status"] == status).count()
 }
 
-/// What `/readyz` says at an admin address.
-fn ready(admin: &str) -> Option<Value> {
-    let endpoint = Endpoint::new(admin.parse().ok()?).patient(PATIENCE);
-    serde_json::from_str(&HttpClient::new(endpoint).get("/readyz").send().ok()?.text().ok()?).ok()
+fn holder(plane: &Plane, replica: &str) -> Option<String> {
+    let topology = plane.topology();
+    let of = topology["replicas"].as_array()?.iter().find(|one| one["name"] == replica)?;
+    of["slots"][0]["holder"].as_str().map(str::to_owned)
+}
+
+/// A node that is to hold the slot of a zone.
+fn node_of(plane: &Plane, zone: &str, state: &Path) -> Node {
+    plane.starts((zone, &format!("{zone}0")), state, &["--region", "here"])
 }
 
 fn ready_of(node: &Node) -> Value {
@@ -175,16 +104,16 @@ fn nodes_register_a_proxy_follows_and_the_control_plane_may_be_away() {
     let folder = tempfile::tempdir().unwrap();
     let state = |name: &str| folder.path().join(name);
     let mut plane = Plane::start();
-    plane.create(&["a", "b", "c"]);
-    let mut nodes = ["a", "b", "c"].map(|zone| plane.node(zone, &state(zone)));
-    until("all nodes are up", || plane.with_status("UP") == 3);
+    create(&plane, &["a", "b", "c"]);
+    let mut nodes = ["a", "b", "c"].map(|zone| node_of(&plane, zone, &state(zone)));
+    until("all nodes are up", || with_status(&plane, "UP") == 3);
     let a = plane.instances().into_iter().find(|one| one["value"]["slot"] == "a0").unwrap();
     assert_eq!(
         (&a["value"]["kind"], &a["value"]["zone"], &a["value"]["region"]),
         (&json!("node"), &json!("a"), &json!("here"))
     );
     assert_eq!(a["value"]["addresses"]["cache"], nodes[0].address().to_string());
-    until("all slots are held", || ["a", "b", "c"].iter().all(|zone| plane.holder(zone).is_some()));
+    until("all slots are held", || ["a", "b", "c"].iter().all(|zone| holder(&plane, zone).is_some()));
     let proxy = plane.proxy(&state("proxy"));
     until("the proxy is registered", || plane.instances().iter().any(|one| one["value"]["kind"] == "proxy"));
     let client = Client::of(&proxy);
@@ -195,13 +124,13 @@ fn nodes_register_a_proxy_follows_and_the_control_plane_may_be_away() {
     assert_eq!(ready_of(&proxy)["ready"], true);
     client.goes_on();
     plane.again();
-    until("all are known again", || plane.with_status("UP") == 4);
+    until("all are known again", || with_status(&plane, "UP") == 4);
     proxy.wait_for(|| !ready_of(&proxy).to_string().contains("control plane"), "it is followed again");
     client.goes_on();
 
     // In order: others are told before it drains.
     nodes[0].signal(Signal::SIGTERM);
-    until("it says that it leaves", || plane.with_status("OUT_OF_SERVICE") == 1 || plane.instances().len() == 3);
+    until("it says that it leaves", || with_status(&plane, "OUT_OF_SERVICE") == 1 || plane.instances().len() == 3);
     assert!(nodes[0].wait().success(), "{}", nodes[0].log());
     until("it is off the list", || plane.instances().len() == 3);
     client.goes_on();
@@ -213,20 +142,20 @@ fn a_node_that_is_killed_gives_its_slot_to_a_spare() {
     let folder = tempfile::tempdir().unwrap();
     let state = |name: &str| folder.path().join(name);
     let plane = Plane::start();
-    plane.create(&["a", "b", "c"]);
-    let first = plane.node("a", &state("a"));
-    until("its slot is held", || plane.holder("a").is_some());
-    let others = ["b", "c"].map(|zone| plane.node(zone, &state(zone)));
-    until("the others are", || ["b", "c"].iter().all(|zone| plane.holder(zone).is_some()));
-    let spare = plane.node("a", &state("spare"));
+    create(&plane, &["a", "b", "c"]);
+    let first = node_of(&plane, "a", &state("a"));
+    until("its slot is held", || holder(&plane, "a").is_some());
+    let others = ["b", "c"].map(|zone| node_of(&plane, zone, &state(zone)));
+    until("the others are", || ["b", "c"].iter().all(|zone| holder(&plane, zone).is_some()));
+    let spare = node_of(&plane, "a", &state("spare"));
     spare.wait_for(|| ready_of(&spare)["slot"] == "spare", "it waits as a spare");
     let name = |node: &Node| ready_of(node)["instance"].as_str().unwrap().to_owned();
-    assert_eq!(plane.holder("a"), Some(name(&first)));
+    assert_eq!(holder(&plane, "a"), Some(name(&first)));
     let proxy = plane.proxy(&state("proxy"));
     let client = Client::of(&proxy);
     client.goes_on();
     first.signal(Signal::SIGKILL);
-    until("the spare has the slot", || plane.holder("a") == Some(name(&spare)));
+    until("the spare has the slot", || holder(&plane, "a") == Some(name(&spare)));
     spare.wait_for(|| ready_of(&spare)["slot"] == "held", "it knows that");
     let address = spare.address().to_string();
     let status = || {
@@ -246,9 +175,9 @@ fn a_proxy_and_a_node_start_without_the_control_plane_by_what_they_kept() {
     let folder = tempfile::tempdir().unwrap();
     let state = |name: &str| folder.path().join(name);
     let mut plane = Plane::start();
-    plane.create(&["a"]);
-    let node = plane.node("a", &state("a"));
-    until("its slot is held", || plane.holder("a").is_some());
+    create(&plane, &["a"]);
+    let node = node_of(&plane, "a", &state("a"));
+    until("its slot is held", || holder(&plane, "a").is_some());
     let mut proxy = plane.proxy(&state("proxy"));
     assert_eq!(proxy.exchange("set key 0 0 5\r\nvalue\r\n"), "STORED\r\n");
     let name = ready_of(&proxy)["instance"].clone();
@@ -265,6 +194,6 @@ fn a_proxy_and_a_node_start_without_the_control_plane_by_what_they_kept() {
     let refused = common::refused(second.arg(state("proxy")), 1);
     assert!(refused.contains("another process uses this folder"), "{refused}");
     plane.again();
-    until("both are known again", || plane.with_status("UP") == 2);
+    until("both are known again", || with_status(&plane, "UP") == 2);
     drop(node);
 }

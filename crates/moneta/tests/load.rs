@@ -179,6 +179,62 @@ fn a_load_that_is_killed_ten_times_applies_every_good_row_and_tells_each_bad_one
     assert_report(&report, &[("unchanged", unchanged), ("superseded", bad_rows)]);
 }
 
+/// Rows of the long test, and how many of them have a value that is too long.
+const LONG_ROWS: u32 = 1_000_000;
+const LONG_BAD: u32 = LONG_ROWS / 1000;
+
+#[cfg(feature = "parquet")]
+#[test]
+#[ignore = "a minute: make test-warm"]
+fn a_million_rows_of_parquet_come_through_ten_kills_and_are_written_once() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| folder.path().join(name);
+    // The file is the export of a dump.
+    let source = node(&["-m", "512"]);
+    let sets = |number: u32| {
+        let value = format!("{number:0length$}", length = if number % 1000 == 0 { 300 } else { 60 });
+        format!("set k{number} 0 0 {} noreply\r\n{value}\r\n", value.len())
+    };
+    let mut stream = std::io::BufWriter::new(source.connect());
+    (0..LONG_ROWS).for_each(|number| stream.write_all(sets(number).as_bytes()).expect("it reads"));
+    stream.write_all(b"mn\r\n").and_then(|()| stream.flush()).expect("it reads");
+    stream.get_mut().read_exact(&mut [0; 4]).expect("it answers");
+    let (dump, rows, address) = (at("dump"), at("rows.parquet"), source.address().to_string());
+    printed(&mut moneta(&["dump", &address, "--into", text(&dump)]));
+    printed(&mut moneta(&["segments", "export", "--from", text(&dump), "--into", text(&rows)]));
+    let flash = format!("{}:1g", at("tier").display());
+    let target = node(&["--flash", &flash, "-m", "64"]);
+    let (checkpoint, bad, to) = (at("checkpoint"), at("bad"), target.address().to_string());
+    let load = ["load", text(&rows), "--to", &to, "--key", "key", "--value", "value", "--value-max", "100"];
+    let load = [&load[..], &["--checkpoint", text(&checkpoint), "--bad", text(&bad)]].concat();
+    let mut rng = Rng::new();
+    for kill in 1..=10 {
+        // So slow that it does not end before all kills.
+        let mut process = Process::start(&mut moneta(&[&load[..], &["--rate", "4m"]].concat()));
+        let chunks = || fs::read_to_string(&checkpoint).unwrap_or_default().lines().count();
+        process.until("some chunks are begun", || chunks() > 2 * kill);
+        sleep(Duration::from_millis(rng.u64(0..300)));
+        assert!(!process.has_ended(), "{}", process.messages());
+        process.signal(Signal::SIGKILL);
+        process.wait();
+    }
+    let report = json(&load);
+    assert_report(&report, &[("rows", LONG_ROWS.into()), ("bad", LONG_BAD.into())]);
+    let run = report["rows_of_run"].as_u64().expect("a number");
+    assert!(run < u64::from(LONG_ROWS), "it went on where it was: {report}");
+    let items = target.exchange("stats\r\n");
+    assert!(items.contains(&format!("STAT curr_items {}\r\n", LONG_ROWS - LONG_BAD)), "{items}");
+    for number in (1..LONG_ROWS).step_by(997).filter(|number| number % 1000 > 0) {
+        assert_eq!(value(&target, &format!("k{number}")), Some(format!("{number:060}")));
+    }
+    assert_eq!(fs::read_to_string(&bad).expect("it is there").lines().count(), LONG_BAD as usize, "each bad row once");
+    let written = || metric(&target, "moneta_flash_stored_bytes_total{cause=\"item\"}");
+    let before = written();
+    let report = json(&[&load[..], &["--again"]].concat());
+    assert_report(&report, &[("stored", 0), ("unchanged", (LONG_ROWS - LONG_BAD).into()), ("superseded", 0)]);
+    assert_eq!(written(), before, "a repeated load writes nothing to SSD: {report}");
+}
+
 #[test]
 fn a_file_that_is_not_whole_or_lacks_a_column_ends_the_load_with_its_name() {
     let folder = tempfile::tempdir().expect("a folder");

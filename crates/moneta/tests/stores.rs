@@ -169,3 +169,49 @@ fn populators_share_what_lies_in_a_store_and_one_that_is_killed_leaves_its_part_
 fn is_empty(node: &Node) -> bool {
     node.exchange("stats\r\n").contains("STAT curr_items 0\r\n")
 }
+
+/// Puts an object into the bucket.
+fn put(server: &Server, name: &str, content: &[u8]) {
+    let place = server.data().join(name);
+    std::fs::create_dir_all(place.parent().expect("it is in the bucket")).expect("a folder");
+    std::fs::write(place, content).expect("there is room");
+}
+
+#[test]
+#[ignore = "needs versitygw: make test-stores"]
+fn rows_of_objects_are_loaded_whatever_they_are_called() {
+    let server = Server::versitygw();
+    put(&server, "day=2/a b%41.csv", b"key,value\nk1,v1\nk2,v2\n");
+    put(&server, "day=2/_SUCCESS", b"");
+    put(&server, "day=2/c.csv", b"key,value\nk3,v3\n");
+    put(&server, "day=3/c.csv", b"key,value\nk4,v4\n");
+    let (memcached, target) = (filled(), node("1"));
+    let address = target.address().to_string();
+    let load = |url: &str, more: &[&str]| {
+        let url = format!("s3://{}/{url}", server::BUCKET);
+        let load = ["load", &url, "--to", &address, "--key", "key", "--value", "value", "--json"];
+        on(&server.endpoint, &[&load[..], more].concat())
+    };
+    assert!(printed(&mut load("day=2", &[])).contains("\"stored\":3,"));
+    assert_eq!(target.exchange("get k1 k3 k4\r\n"), "VALUE k1 0 2\r\nv1\r\nVALUE k3 0 2\r\nv3\r\nEND\r\n");
+    assert!(printed(&mut load("day=3/c.csv", &[])).contains("\"stored\":1,"));
+    // One that changed is not the file of the checkpoint.
+    let folder = tempfile::tempdir().expect("a folder");
+    let checkpoint = folder.path().join("checkpoint");
+    printed(&mut load("day=3", &["--checkpoint", text(&checkpoint)]));
+    put(&server, "day=3/c.csv", b"key,value\nk4,v4\nk5,v5\n");
+    let error = refused(&mut load("day=3", &["--checkpoint", text(&checkpoint)]), 1);
+    assert!(error.contains("as it was before it changed"), "{error}");
+    let error = refused(&mut load("day=4", &[]), 1);
+    assert!(error.contains("there is no file to load"), "{error}");
+    // Parquet, which is read from its end.
+    let (dump, rows) = (folder.path().join("dump"), folder.path().join("rows.parquet"));
+    printed(&mut moneta(&["dump", text(memcached.path()), "--into", text(&dump)]));
+    printed(&mut moneta(&["segments", "export", "--from", text(&dump), "--into", text(&rows)]));
+    put(&server, "rows.parquet", &std::fs::read(rows).expect("it is there"));
+    let report = printed(&mut load("rows.parquet", &["--flags", "flags"]));
+    assert!(
+        report.contains(&format!("\"rows\":{KEYS},")) && report.contains(&format!("\"stored\":{KEYS},")),
+        "{report}"
+    );
+}

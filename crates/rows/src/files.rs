@@ -1,7 +1,8 @@
-//! Which files a load reads: those that were named, and all of directories, in the order of their names.
+//! Which files a load reads: those that were named, and all of directories and below URLs of object stores, in the order of their
+//! names.
 
 use std::fs::{self, File};
-use std::io::{self, BufReader, Read};
+use std::io::{self, BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
@@ -47,7 +48,7 @@ enum Packed {
 /// A file as it was when the load began. It is to be the same when the load goes on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RowFile {
-    /// Where it lies.
+    /// Where it lies: a path, or the URL of an object.
     pub path: PathBuf,
     /// Its format.
     pub format: Format,
@@ -66,15 +67,19 @@ impl RowFile {
         let shown = path.display().to_string();
         let about = fs::metadata(&path).map_err(|error| LoadError::file(&shown, error))?;
         let modified = about.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok()).unwrap_or_default();
+        let modified = u64::try_from(modified.as_nanos()).unwrap_or(u64::MAX);
+        Self::of(path, format, about.len(), modified)
+    }
+
+    fn of(path: PathBuf, format: Option<Format>, bytes: u64, modified: u64) -> Result<Self, LoadError> {
         let Some(format) = format.or_else(|| of_name(&path).0) else {
             return Err(LoadError::file(
-                &shown,
+                &path.display().to_string(),
                 "its name does not end with a format (.csv, .tsv, .json, .jsonl, .ndjson, .parquet, perhaps .gz or .zst \
                  after it): say --format",
             ));
         };
-        let modified = u64::try_from(modified.as_nanos()).unwrap_or(u64::MAX);
-        Ok(Self { path, format, bytes: about.len(), modified })
+        Ok(Self { path, format, bytes, modified })
     }
 
     /// Its name for people.
@@ -82,17 +87,78 @@ impl RowFile {
         self.path.display().to_string()
     }
 
+    /// The file itself, or of an object a copy without a name in `TMPDIR`: for formats that are not read from their begin to their end.
+    ///
+    /// # Errors
+    /// If it cannot be opened, or there is no room for a copy.
+    pub fn local(&self) -> io::Result<File> {
+        if !is_url(&self.path) {
+            return File::open(&self.path);
+        }
+        let mut copy = tempfile::tempfile()?;
+        io::copy(&mut bytes_of(&self.path)?, &mut copy)?;
+        copy.seek(SeekFrom::Start(0))?;
+        Ok(copy)
+    }
+
     /// Its bytes, decompressed. One that was cut short ends in an error.
     ///
     /// # Errors
     /// If it cannot be opened.
     pub fn open(&self) -> io::Result<Box<dyn Read>> {
-        let file = File::open(&self.path)?;
+        let file = bytes_of(&self.path)?;
         Ok(match of_name(&self.path).1 {
-            Packed::Not => Box::new(file),
+            Packed::Not => file,
             Packed::Gzip => Box::new(MultiGzDecoder::new(BufReader::with_capacity(128 << 10, file))),
             Packed::Zstd => Box::new(zstd::Decoder::new(file)?),
         })
+    }
+}
+
+fn is_url(path: &Path) -> bool {
+    path.to_str().is_some_and(|path| path.contains("://"))
+}
+
+fn bytes_of(path: &Path) -> io::Result<Box<dyn Read>> {
+    match path.to_str().filter(|_| is_url(path)) {
+        Some(url) => objects::open(url),
+        None => Ok(Box::new(File::open(path)?)),
+    }
+}
+
+#[cfg(feature = "stores")]
+mod objects {
+    use std::io::{self, Read};
+    use std::path::PathBuf;
+
+    use super::{Format, LoadError, RowFile};
+
+    pub(super) fn open(url: &str) -> io::Result<Box<dyn Read>> {
+        Ok(moneta_stores::objects::open(url)?)
+    }
+
+    pub(super) fn find(url: &str, format: Option<Format>) -> Result<Vec<RowFile>, LoadError> {
+        let found = moneta_stores::objects::find(url).map_err(|error| LoadError::file(url, error))?;
+        let is_data = |below: &[String]| !below.iter().any(|part| part.starts_with(['.', '_']));
+        let data = found.into_iter().filter(|object| is_data(&object.below));
+        data.map(|object| RowFile::of(PathBuf::from(object.url), format, object.bytes, object.modified)).collect()
+    }
+}
+
+#[cfg(not(feature = "stores"))]
+mod objects {
+    use std::io::{self, ErrorKind, Read};
+
+    use super::{Format, LoadError, RowFile};
+
+    const WITHOUT: &str = "this build reads no object stores: it lacks the feature `stores`";
+
+    pub(super) fn open(_: &str) -> io::Result<Box<dyn Read>> {
+        Err(io::Error::new(ErrorKind::Unsupported, WITHOUT))
+    }
+
+    pub(super) fn find(url: &str, _: Option<Format>) -> Result<Vec<RowFile>, LoadError> {
+        Err(LoadError::file(url, WITHOUT))
     }
 }
 
@@ -107,7 +173,7 @@ fn of_name(path: &Path) -> (Option<Format>, Packed) {
     (name.rsplit_once('.').and_then(|(_, end)| Format::named(end)), packed)
 }
 
-/// The files that were named, and of directories all in them and below, but for those whose names begin with `.` or `_`. What was
+/// The files that were named, and of directories and URLs all in them and below, but for those whose names begin with `.` or `_`. What was
 /// named first comes first; what is in a directory, by its name.
 ///
 /// # Errors
@@ -115,7 +181,9 @@ fn of_name(path: &Path) -> (Option<Format>, Packed) {
 pub fn find(named: &[PathBuf], format: Option<Format>) -> Result<Vec<RowFile>, LoadError> {
     let mut files = Vec::new();
     for path in named {
-        if path.is_dir() {
+        if let Some(url) = path.to_str().filter(|_| is_url(path)) {
+            files.extend(objects::find(url, format)?);
+        } else if path.is_dir() {
             let mut found = Vec::new();
             collect(path, &mut found).map_err(|error| LoadError::file(&path.display().to_string(), error))?;
             found.sort_unstable();

@@ -14,6 +14,7 @@
 //! |---|---|
 //! | [`files`] | which files, in which order, how they are compressed |
 //! | [`cell`], [`mod@format`] | rows as cells |
+//! | `changes` | changes of segments as a Parquet file |
 //! | [`mapping`] | which columns make key, value, time to live and flags |
 //! | [`checkpoint`] | how far a load is |
 //! | `bad` | the file of bad rows |
@@ -22,6 +23,8 @@
 
 mod bad;
 pub mod cell;
+#[cfg(feature = "parquet")]
+pub mod changes;
 pub mod checkpoint;
 pub mod error;
 pub mod files;

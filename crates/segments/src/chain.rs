@@ -291,14 +291,22 @@ impl Chain {
     /// # Errors
     /// If the archive does not answer.
     pub fn remove(self) -> Result<(), SegmentError> {
-        let mut names = self.archive.list(&self.name).map_err(|error| SegmentError::archive(&self.name, error))?;
+        Self::remove_from(&*self.archive, &self.name)
+    }
+
+    /// The same of a chain that may be damaged, or not there.
+    ///
+    /// # Errors
+    /// If the archive does not answer.
+    pub fn remove_from(archive: &dyn Archive, name: &str) -> Result<(), SegmentError> {
+        let mut names = archive.list(name).map_err(|error| SegmentError::archive(name, error))?;
         let rank = |name: &str| match name.rsplit('/').next() {
             Some("DONE") => 0,
             Some(file) if file.ends_with(".commit") => 1,
             _ => 2,
         };
         names.sort_by(|one, other| rank(one).cmp(&rank(other)).then_with(|| other.cmp(one)));
-        names.iter().try_for_each(|name| self.archive.remove(name).map_err(|error| SegmentError::archive(name, error)))
+        names.iter().try_for_each(|name| archive.remove(name).map_err(|error| SegmentError::archive(name, error)))
     }
 
     /// Removes segments that no record names and that no record can come to name, since their number has one: what processes left that

@@ -30,7 +30,7 @@
 //! |---|---|
 //! | [`record`] | changes to and from bytes |
 //! | [`form`], [`segment`] | header, blocks, footer: written and read in one pass |
-//! | [`archive`], [`mod@probe`] | where files lie: create-only names; a directory; whether the names are |
+//! | [`archive`], [`nowhere`], [`mod@probe`] | where files lie: create-only names; a directory; nowhere; whether they are |
 //! | [`claims`] | who does what, of processes that share work |
 //! | [`chain`] | segments in their order, without holes |
 //! | [`sink`], [`source`] | a chain as the end, and as the begin, of a feed's pump |
@@ -41,6 +41,7 @@ mod checksum;
 pub mod claims;
 pub mod error;
 pub mod form;
+pub mod nowhere;
 pub mod probe;
 pub mod record;
 pub mod segment;
@@ -52,6 +53,7 @@ pub use chain::{Chain, Committed, Done};
 pub use claims::{Claim, Claims, Pulse, Taken};
 pub use error::SegmentError;
 pub use form::Form;
+pub use nowhere::Nowhere;
 pub use probe::probe;
 pub use segment::{Counts, Footer, Header, SegmentReader, SegmentWriter};
 pub use sink::ChainSink;

@@ -11,6 +11,7 @@
 //! | module | what it holds |
 //! |---|---|
 //! | [`store`] | the archive |
+//! | [`objects`] | what others have put there |
 //! | `upload`, `download` | objects that are written, and read, as they come |
 //! | `http`, `connecting` | requests, and the connections for them |
 //! | `failure`, `trying` | errors of stores as errors of files; what is tried again as a whole |
@@ -19,6 +20,7 @@ mod connecting;
 mod download;
 mod failure;
 mod http;
+pub mod objects;
 pub mod store;
 mod trying;
 mod upload;

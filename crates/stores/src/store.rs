@@ -38,26 +38,19 @@ pub fn is_url(text: &str) -> bool {
     text.split_once("://").is_some_and(|(scheme, _)| SCHEMES.contains(&scheme))
 }
 
-/// A bucket, or what begins with a prefix there.
-pub struct Store {
-    runtime: Handle,
-    store: Arc<dyn ObjectStore>,
-    prefix: Path,
-    url: String,
+/// A bucket, and what a URL names there.
+pub(crate) struct Bucket {
+    pub(crate) runtime: Handle,
+    pub(crate) store: Arc<dyn ObjectStore>,
+    pub(crate) prefix: Path,
 }
 
-impl fmt::Debug for Store {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_tuple("Store").field(&self.url).finish()
-    }
-}
-
-impl Store {
+impl Bucket {
     /// What lies under this URL. Nothing is asked yet.
     ///
     /// # Errors
     /// If it is none of a store, or the environment lacks what the store needs.
-    pub fn open(url: &str) -> io::Result<Self> {
+    pub(crate) fn open(url: &str) -> io::Result<Self> {
         let invalid = |error: String| io::Error::new(ErrorKind::InvalidInput, format!("{url}: {error}"));
         let parsed = Url::parse(url).map_err(|error| invalid(error.to_string()))?;
         let (scheme, prefix) = ObjectStoreScheme::parse(&parsed).map_err(|error| invalid(error.to_string()))?;
@@ -78,18 +71,40 @@ impl Store {
             _ => return Err(invalid("it is no object store: s3://, gs:// and az:// are".to_owned())),
         };
         let store = store.map_err(failure::of)?;
-        Ok(Self { runtime: moneta_background::runtime::handle()?, store, prefix, url: url.to_owned() })
+        Ok(Self { runtime: moneta_background::runtime::handle()?, store, prefix })
+    }
+}
+
+/// A bucket, or what begins with a prefix there.
+pub struct Store {
+    bucket: Bucket,
+    url: String,
+}
+
+impl fmt::Debug for Store {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_tuple("Store").field(&self.url).finish()
+    }
+}
+
+impl Store {
+    /// What lies under this URL. Nothing is asked yet.
+    ///
+    /// # Errors
+    /// If it is none of a store, or the environment lacks what the store needs.
+    pub fn open(url: &str) -> io::Result<Self> {
+        Ok(Self { bucket: Bucket::open(url)?, url: url.to_owned() })
     }
 
     fn path(&self, name: &str) -> io::Result<Path> {
         check_name(name)?;
-        Ok(name.split('/').fold(self.prefix.clone(), |path, part| path.join(part)))
+        Ok(name.split('/').fold(self.bucket.prefix.clone(), |path, part| path.join(part)))
     }
 
     fn put_new(&self, path: &Path, content: &[u8]) -> object_store::Result<()> {
         let options = PutOptions { mode: PutMode::Create, ..PutOptions::default() };
-        let put = self.store.put_opts(path, PutPayload::from(content.to_vec()), options);
-        self.runtime.block_on(put).map(drop)
+        let put = self.bucket.store.put_opts(path, PutPayload::from(content.to_vec()), options);
+        self.bucket.runtime.block_on(put).map(drop)
     }
 }
 
@@ -108,7 +123,7 @@ impl Archive for Store {
                 Ok(()) => return Ok(Created::Now),
                 // A store also says so of two that come at once, of which perhaps neither is taken.
                 Err(error @ Error::AlreadyExists { .. }) => {
-                    match tried(|| self.runtime.block_on(self.store.head(&path))) {
+                    match tried(|| self.bucket.runtime.block_on(self.bucket.store.head(&path))) {
                         Ok(_) => return Ok(Created::Before),
                         Err(missing) if missing.kind() == ErrorKind::NotFound && tries < TRIES_WHOLE => sleep(PAUSE),
                         Err(missing) if missing.kind() == ErrorKind::NotFound => return Err(failure::of(error)),
@@ -127,20 +142,20 @@ impl Archive for Store {
 
     fn begin(&self, name: &str) -> io::Result<Box<dyn archive::Upload>> {
         let path = self.path(name)?;
-        Ok(Box::new(Upload::new(self.runtime.clone(), Arc::clone(&self.store), path)))
+        Ok(Box::new(Upload::new(self.bucket.runtime.clone(), Arc::clone(&self.bucket.store), path)))
     }
 
     fn open(&self, name: &str) -> io::Result<Box<dyn Read + Send>> {
-        Ok(Box::new(Download::begin(&self.runtime, &self.store, &self.path(name)?)?))
+        Ok(Box::new(Download::begin(&self.bucket.runtime, &self.bucket.store, &self.path(name)?)?))
     }
 
     fn list(&self, folder: &str) -> io::Result<Vec<String>> {
-        let path = if folder.is_empty() { self.prefix.clone() } else { self.path(folder)? };
-        let list = || self.store.list(Some(&path)).map_ok(|object| object.location).try_collect::<Vec<_>>();
-        let listed = tried(|| self.runtime.block_on(list()))?;
+        let path = if folder.is_empty() { self.bucket.prefix.clone() } else { self.path(folder)? };
+        let list = || self.bucket.store.list(Some(&path)).map_ok(|object| object.location).try_collect::<Vec<_>>();
+        let listed = tried(|| self.bucket.runtime.block_on(list()))?;
         let name = |location: &Path| {
             let parts: Vec<String> =
-                location.prefix_match(&self.prefix)?.map(|part| part.as_ref().to_owned()).collect();
+                location.prefix_match(&self.bucket.prefix)?.map(|part| part.as_ref().to_owned()).collect();
             let name = parts.join("/");
             // What lies here besides was put there by others.
             check_name(&name).is_ok().then_some(name)
@@ -152,7 +167,7 @@ impl Archive for Store {
 
     fn remove(&self, name: &str) -> io::Result<()> {
         let path = self.path(name)?;
-        match tried(|| self.runtime.block_on(self.store.delete(&path))) {
+        match tried(|| self.bucket.runtime.block_on(self.bucket.store.delete(&path))) {
             Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
             _ => Ok(()),
         }

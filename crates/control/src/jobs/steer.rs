@@ -234,7 +234,7 @@ pub(super) fn task<'a>(job: &'a Job, name: &str) -> Result<&'a Task, Refusal> {
 }
 
 /// Removes the oldest job that is over where there is no room for one more.
-fn make_room(draft: &mut Draft, environment: &str, jobs: &Jobs) -> Result<(), Refusal> {
+pub(super) fn make_room(draft: &mut Draft, environment: &str, jobs: &Jobs) -> Result<(), Refusal> {
     let ended = jobs.ended_before(u64::MAX);
     if jobs.count() - ended.len() >= OPEN_MAX {
         return Err(Refusal::conflict(format!("{OPEN_MAX} jobs are open: wait for one of them, or cancel it")));

@@ -9,6 +9,7 @@ use super::Desk;
 use super::answer::{Body, answered};
 use crate::commits::Who;
 use crate::jobs::document::{CHECKPOINT_MAX, JOB_MAX, Job};
+use crate::jobs::fill::Wish;
 use crate::jobs::steer::Steer;
 use crate::jobs::work::{Ask, Said};
 
@@ -25,6 +26,7 @@ pub(super) fn routes(desk: &Desk) -> Vec<Route> {
         Route::get(ONE, show, desk()).needs(role(Role::Read)),
         Route::put(ONE, begin, desk()).with_body(JOB_MAX + REST_MAX).needs(role(Role::Operate)),
         Route::post(ONE, steer, desk()).with_body(REST_MAX).needs(role(Role::Operate)),
+        Route::put("/v1/{environment}/fills/{id}", fill, desk()).with_body(REST_MAX).needs(role(Role::Register)),
         Route::post("/v1/{environment}/claims", claim, desk()).with_body(REST_MAX).needs(role(Role::Register)),
         Route::post("/v1/{environment}/jobs/{id}/tasks/{task}", report, desk())
             .with_body(CHECKPOINT_MAX + REST_MAX)
@@ -65,6 +67,13 @@ struct Order {
 async fn steer(State(desk): State<Desk>, Path((environment, id)): OfJob, who: Who, body: Body) -> Response {
     match body.read::<Order>() {
         Ok(Order { order, why }) => answered(desk.control.steer_job(who, &environment, &id, order, &why).await),
+        Err(refusal) => refusal.into_response(),
+    }
+}
+
+async fn fill(State(desk): State<Desk>, Path((environment, id)): OfJob, who: Who, body: Body) -> Response {
+    match body.read::<Wish>() {
+        Ok(wish) => answered(desk.control.begin_fill(who, &*desk.access, (&environment, &id), wish).await),
         Err(refusal) => refusal.into_response(),
     }
 }

@@ -1,7 +1,7 @@
 //! Where commands keep segments: a directory, or an object store if this build has them.
 
-use std::fs::File;
-use std::io::{self, Read};
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Read};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -10,8 +10,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use moneta_segments::archive::Upload;
-use moneta_segments::{Archive, Claims, Created, Directory, Pulse, Taken, probe};
+use moneta_segments::{Archive, Claims, Created, Directory, Nowhere, Pulse, Taken, probe};
 
+/// In place of a directory: what is written is counted, and not kept.
+const NOWHERE: &str = "nowhere:";
 /// Held by the process that writes into a directory.
 const LOCK: &str = "lock";
 /// The folder of a store in which the process that writes there says so.
@@ -19,6 +21,8 @@ const WRITER: &str = "writer";
 
 /// How often it is looked whether another writer has left.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How often a lock is tried.
+const LOCK_EVERY: Duration = Duration::from_millis(200);
 
 /// The archive of this name, to be read.
 ///
@@ -48,6 +52,14 @@ pub(super) fn to_write(name: &str) -> anyhow::Result<Arc<dyn Archive>> {
     Ok(archive)
 }
 
+/// The same for a dump, which may go nowhere.
+///
+/// # Errors
+/// As [`to_write`].
+pub(super) fn to_dump(name: &str) -> anyhow::Result<Arc<dyn Archive>> {
+    if name == NOWHERE { Ok(Arc::new(Nowhere::default())) } else { to_write(name) }
+}
+
 #[cfg(feature = "stores")]
 fn store(name: &str) -> anyhow::Result<Option<Arc<dyn Archive>>> {
     if !moneta_stores::is_url(name) {
@@ -62,9 +74,43 @@ fn store(name: &str) -> anyhow::Result<Option<Arc<dyn Archive>>> {
     directory_or_mistake(name).context("this build has no object stores: build it with --features moneta/stores")
 }
 
+fn is_url(name: &str) -> bool {
+    name.contains("://")
+}
+
+/// The name of an archive that several machines have in common, without slashes at its end.
+///
+/// # Errors
+/// If it is neither a directory from / on nor a URL of an object store.
+pub(super) fn in_common(name: &str) -> anyhow::Result<String> {
+    let short = name.trim_end_matches('/');
+    match is_url(short) {
+        true => drop(store(short)?),
+        false if short.starts_with('/') => {}
+        false => bail!("{name} is neither a directory from / on nor an object store: machines have it in common"),
+    }
+    Ok(short.to_owned())
+}
+
+/// Removes all that lies in an archive.
+///
+/// # Errors
+/// If it cannot be.
+pub(super) fn remove(name: &str) -> anyhow::Result<()> {
+    let failed = || format!("{name} cannot be removed");
+    if let Some(store) = store(name)? {
+        let names = store.list("").with_context(failed)?;
+        return names.iter().try_for_each(|file| store.remove(file)).with_context(failed);
+    }
+    match fs::remove_dir_all(name) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error).with_context(failed),
+        _ => Ok(()),
+    }
+}
+
 /// A URL that is none of a store is a mistake, and no directory of such a name.
 fn directory_or_mistake(name: &str) -> anyhow::Result<Option<Arc<dyn Archive>>> {
-    match name.contains("://") {
+    match is_url(name) {
         true => bail!("{name} is neither a directory nor an object store (s3://, gs://, az://)"),
         false => Ok(None),
     }
@@ -72,6 +118,8 @@ fn directory_or_mistake(name: &str) -> anyhow::Result<Option<Arc<dyn Archive>>> 
 
 /// Held by the process that alone writes into an archive.
 pub(super) enum Alone {
+    /// Nothing, where nothing is kept.
+    Nowhere,
     /// A lock, which goes with the process.
     Lock { _file: File },
     /// A claim, whose heart beats as long as this lives.
@@ -83,13 +131,33 @@ pub(super) enum Alone {
 /// # Errors
 /// If another does.
 pub(super) fn alone(archive: &Arc<dyn Archive>, name: &str) -> anyhow::Result<Alone> {
-    if !name.contains("://") {
+    alone_within(Duration::ZERO, archive, name, &|| false)
+}
+
+/// The same, where another process may be about to end: its lock of a directory is waited for, unless `should_stop`.
+///
+/// # Errors
+/// If another still writes there.
+pub(super) fn alone_within(
+    patience: Duration,
+    archive: &Arc<dyn Archive>,
+    name: &str,
+    should_stop: &dyn Fn() -> bool,
+) -> anyhow::Result<Alone> {
+    let begun = Instant::now();
+    if name == NOWHERE {
+        return Ok(Alone::Nowhere);
+    }
+    if !is_url(name) {
         let lock = Path::new(name).join(LOCK);
         let file = File::create(&lock).with_context(|| format!("{} cannot be written", lock.display()))?;
-        return match file.try_lock() {
-            Ok(()) => Ok(Alone::Lock { _file: file }),
-            Err(_) => bail!("another process dumps into {name}"),
-        };
+        while file.try_lock().is_err() {
+            if begun.elapsed() >= patience || should_stop() {
+                bail!("another process dumps into {name}");
+            }
+            sleep(LOCK_EVERY);
+        }
+        return Ok(Alone::Lock { _file: file });
     }
     let pulse = Pulse::default();
     let mut claims = Claims::join(Arc::clone(archive), WRITER, &std::process::id().to_string(), pulse)?;
@@ -98,7 +166,7 @@ pub(super) fn alone(archive: &Arc<dyn Archive>, name: &str) -> anyhow::Result<Al
     loop {
         match claims.take(&[LOCK.to_owned()])? {
             Taken::Claim(_) => return Ok(Alone::Claim { _claims: Box::new(claims) }),
-            _ if Instant::now() >= until => bail!("another process dumps into {name}"),
+            _ if Instant::now() >= until || should_stop() => bail!("another process dumps into {name}"),
             _ => {
                 if !std::mem::replace(&mut told, true) {
                     eprintln!(

@@ -71,6 +71,7 @@ pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
         to: place(&args.to, args.to_topology.as_deref().or(topology))?,
         which: which(&args.prefix, args.slots, args.ttl_over),
         follow: args.follow,
+        failures: None,
         strict: args.strict,
         walk: args.walk,
         rate: args.rate.config()?,

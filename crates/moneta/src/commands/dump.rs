@@ -3,6 +3,7 @@
 use anyhow::bail;
 use clap::{ArgMatches, Args, Command, FromArgMatches};
 use moneta_bulk::DumpConfig;
+use moneta_bulk::dump::ADVANCE_EVERY;
 use moneta_feed::Buckets;
 use moneta_net::Address;
 
@@ -15,7 +16,7 @@ struct DumpArgs {
     /// The server: HOST:PORT, or the path of its Unix socket; of a node with an SSD tier best its batch port
     #[arg(value_name = "NODE", value_parser = |text: &str| text.parse::<Address>())]
     node: Address,
-    /// What takes the files: a directory, made if it is not there; s3://BUCKET/PREFIX, gs://… or az://…
+    /// What takes the files: a directory, made if it is not there; s3://BUCKET/PREFIX, gs://… or az://…; nowhere:, to measure
     #[arg(long, value_name = "DIR|URL")]
     into: String,
     /// Go on with what changes, until a signal; of a node with --cluster
@@ -63,17 +64,20 @@ pub fn command() -> Command {
 /// As [`moneta_bulk::dump()`]; if another process dumps there; if a signal came before all was there.
 pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     let args = DumpArgs::from_arg_matches(matches)?;
-    let archive = archives::to_write(&args.into)?;
+    let archive = archives::to_dump(&args.into)?;
     let _alone = archives::alone(&archive, &args.into)?;
     let config = DumpConfig {
         node: endpoint(args.node),
+        name: None,
         which: which(&args.prefix, args.slots, args.ttl_over),
         follow: args.follow,
+        failures: None,
         walk: args.walk,
         rate: args.rate.config()?,
         value_max: usize::try_from(args.value_max)?,
         segment_bytes: args.segment_size,
         compresses: !args.no_compression,
+        advance_every: ADVANCE_EVERY,
     };
     let screen = Screen::new("dump")?;
     let dumped = moneta_bulk::dump(&config, &archive, &screen);

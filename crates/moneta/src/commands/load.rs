@@ -12,8 +12,8 @@ use super::moving::{Screen, places, print, size};
 /// What is loaded, and how.
 #[derive(Debug, Args)]
 struct LoadArgs {
-    /// Files, and directories of them: CSV, TSV, JSON lines, Parquet; but for Parquet perhaps with .gz or .zst after it
-    #[arg(value_name = "FILE|DIR", required = true)]
+    /// Files, directories and URLs of object stores: CSV, TSV, JSON lines, Parquet; but for Parquet perhaps with .gz or .zst after it
+    #[arg(value_name = "FILE|DIR|URL", required = true)]
     files: Vec<PathBuf>,
     /// Where rows go: HOST:PORT or the path of a Unix socket; with --topology the name of a replica, or left out for all of them
     #[arg(long, value_name = "NODE", required_unless_present = "topology")]

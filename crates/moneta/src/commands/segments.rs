@@ -1,4 +1,4 @@
-//! `moneta segments`: what lies in an archive, as a table or as lines of JSON.
+//! `moneta segments`: what lies in an archive, as a table, as lines of JSON or as Parquet.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -24,7 +24,7 @@ const BLOCK_REST: usize = 2 << 20;
 enum Asked {
     /// List the chains and their segments
     Show(ShowArgs),
-    /// Print all changes of a chain as lines of JSON
+    /// Print all changes of a chain as lines of JSON, or as Parquet
     Export(ExportArgs),
 }
 
@@ -57,6 +57,9 @@ struct ExportArgs {
     /// The file to write [default: standard output]
     #[arg(long, value_name = "FILE")]
     into: Option<String>,
+    /// What is written: lines of JSON, or Parquet [default: parquet for a FILE that ends so, else json]
+    #[arg(long, value_name = "FORMAT", value_parser = ["json", "parquet"])]
+    format: Option<String>,
     /// Leave the values out
     #[arg(long)]
     keys_only: bool,
@@ -151,20 +154,49 @@ fn export(args: &ExportArgs) -> anyhow::Result<()> {
     if chain.segments().is_empty() && chain.done().is_none() {
         bail!("{} has no chain {}", args.from, args.chain);
     }
-    let mut out: Box<dyn Write> = match &args.into {
+    let mut out: Box<dyn Write + Send> = match &args.into {
         Some(path) => Box::new(File::create(path).with_context(|| format!("{path} cannot be written"))?),
-        None => Box::new(stdout().lock()),
+        None => Box::new(stdout()),
+    };
+    let is_parquet = match (&args.format, &args.into) {
+        (Some(format), _) => format == "parquet",
+        (None, Some(path)) => path.ends_with(".parquet"),
+        (None, None) => false,
     };
     let mut out = BufWriter::new(&mut out);
+    if is_parquet {
+        as_parquet(args, &chain, &mut out)?;
+    } else {
+        each(args, &chain, |change, read_at| Ok(writeln!(out, "{}", line(change, read_at, args.keys_only))?))?;
+    }
+    Ok(out.flush()?)
+}
+
+/// Goes through all changes of a chain, each with the Unix millisecond at which it was read.
+fn each(
+    args: &ExportArgs,
+    chain: &Chain,
+    mut with: impl FnMut(&Change, u64) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
     for segment in chain.segments() {
         let mut reader = chain.read(segment, block_max(args.value_max)?)?;
         while let Some(block) = reader.block()? {
-            for change in &block.changes {
-                writeln!(out, "{}", line(change, block.read_at, args.keys_only))?;
-            }
+            block.changes.iter().try_for_each(|change| with(change, block.read_at))?;
         }
     }
-    Ok(out.flush()?)
+    Ok(())
+}
+
+#[cfg(feature = "parquet")]
+fn as_parquet(args: &ExportArgs, chain: &Chain, out: impl Write + Send) -> anyhow::Result<()> {
+    let mut file = moneta_rows::changes::ChangesFile::begin(out)?;
+    each(args, chain, |change, read_at| Ok(file.add(change, read_at, args.keys_only)?))?;
+    Ok(file.end()?)
+}
+
+#[cfg(not(feature = "parquet"))]
+fn as_parquet(_: &ExportArgs, _: &Chain, _: impl Write + Send) -> anyhow::Result<()> {
+    bail!("this build writes no Parquet: it lacks the feature `parquet`")
 }
 
 /// A change as JSON. What is no text is told in base64, under another name.

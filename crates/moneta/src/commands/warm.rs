@@ -1,7 +1,7 @@
 //! `moneta warm`: fills a replica with what another one holds, as a job of the control plane; `moneta worker` does its tasks.
 //!
 //! ```text
-//!  direct        copy-a0 ─┐                                 via DIRECTORY   dump-a0 ──files──> fill-a0 ─┐
+//!  direct        copy-a0 ─┐                                 via an archive  dump-a0 ──files──> fill-a0 ─┐
 //!                copy-a1 ─┴─> compare                                       dump-a1 ──files──> fill-a1 ─┴─> compare ──> tidy
 //! ```
 //! The target takes writes alone from the job's begin on, in the same commit, and answers reads again with its end.
@@ -9,21 +9,21 @@
 mod copies;
 mod direct;
 mod files;
-mod watching;
+pub mod watching;
 pub mod worker;
 
 use std::io::{Write, stdout};
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use clap::{ArgMatches, Args, Command, FromArgMatches};
+use moneta_bulk::RateConfig;
 use moneta_link::Control;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::job;
-use super::moving::size;
+use super::moving::RateArgs;
+use super::{archives, job};
 
 /// The kind of jobs without files.
 const DIRECT: &str = "warm";
@@ -50,12 +50,12 @@ struct WarmArgs {
     /// The replica that is filled. It answers no reads until the job is done
     #[arg(long, value_name = "REPLICA")]
     to: String,
-    /// `direct`, or a directory for files, as `moneta dump` writes them; workers need it as a --volume
-    #[arg(long, value_name = "DIRECTORY|direct", default_value = NO_FILES)]
+    /// `direct`, or where files go, as `moneta dump` writes them: a directory or an object store; workers need it as a --volume
+    #[arg(long, value_name = "DIRECTORY|URL|direct", default_value = NO_FILES)]
     via: String,
-    /// Read at most so many bytes a second of each source node, or with k, m or g [default: as fast as it goes]
-    #[arg(long, value_name = "BYTES", value_parser = size)]
-    rate: Option<u64>,
+    /// Of each source node
+    #[command(flatten)]
+    rate: RateArgs,
     /// Keys of a hundred that the target may lack in the end: of nodes in RAM, some are evicted meanwhile
     #[arg(long, value_name = "PERCENT", default_value_t = 1.0)]
     may_lack: f64,
@@ -71,15 +71,30 @@ struct Order {
     from: String,
     /// The replica that is filled.
     to: String,
-    /// The directory for files, if it goes by files.
+    /// Its slot whose node alone is filled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    via: Option<PathBuf>,
+    slot: Option<String>,
+    /// The directory or the object store for files, if it goes by files.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    via: Option<String>,
     /// Bytes a second of each source; 0: as fast as it goes.
     #[serde(default)]
     rate: u64,
+    /// Items and deletes a second of each source; 0: as many as it goes.
+    #[serde(default)]
+    operations: u64,
+    /// How many times what it is in quiet the p99 of online gets may be.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    p99_limit: Option<f64>,
     /// Keys of a hundred that the target may lack.
     #[serde(default)]
     may_lack: f64,
+}
+
+impl Order {
+    fn rate(&self) -> RateConfig {
+        RateConfig { bytes: self.rate, operations: self.operations, p99_limit: self.p99_limit }
+    }
 }
 
 /// The subcommand.
@@ -110,12 +125,10 @@ pub fn run(matches: &ArgMatches) -> anyhow::Result<ExitCode> {
     if !(0.0..=100.0).contains(&args.may_lack) {
         bail!("--may-lack is 0 to 100");
     }
-    let via = (args.via != NO_FILES).then(|| PathBuf::from(&args.via));
-    if via.as_ref().is_some_and(|via| !via.is_absolute()) {
-        bail!("--via is `{NO_FILES}`, or a directory from / on: workers may be elsewhere");
-    }
+    let via = (args.via != NO_FILES).then(|| archives::in_common(&args.via).context("--via")).transpose()?;
     let kind = if via.is_some() { BY_FILES } else { DIRECT };
-    let order = Order { from, to: args.to, via, rate: args.rate.unwrap_or(0), may_lack: args.may_lack };
+    let RateConfig { bytes: rate, operations, p99_limit } = args.rate.config()?;
+    let order = Order { from, to: args.to, slot: None, via, rate, operations, p99_limit, may_lack: args.may_lack };
     let id = job::new_id("warm")?;
     job::begin(&control, &id, &asked(kind, &args.app, &order, &slots))?;
     writeln!(stdout().lock(), "job {id}: {} into {}, by {} tasks", order.from, order.to, slots.len())?;
@@ -187,8 +200,17 @@ fn asked(kind: &str, app: &str, order: &Order, slots: &[String]) -> Value {
 mod tests {
     use super::*;
 
-    fn order(via: Option<PathBuf>) -> Order {
-        Order { from: "a".into(), to: "b".into(), via, rate: 0, may_lack: 1.0 }
+    fn order(via: Option<String>) -> Order {
+        Order {
+            from: "a".into(),
+            to: "b".into(),
+            slot: None,
+            via,
+            rate: 0,
+            operations: 0,
+            p99_limit: Some(1.5),
+            may_lack: 1.0,
+        }
     }
 
     #[test]

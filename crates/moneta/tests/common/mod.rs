@@ -4,6 +4,7 @@
 #![allow(dead_code, unused_imports)]
 
 pub mod clock;
+pub mod plane;
 
 use std::fs;
 use std::io::{Read, Write};

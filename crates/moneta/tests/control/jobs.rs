@@ -307,3 +307,33 @@ fn a_job_changes_the_topology_with_its_begin_and_its_end_or_not_at_all() {
     assert_eq!(control.ask("GET", "/v1/default/jobs/l", &NONE).0, 404);
     control.end();
 }
+
+#[test]
+fn of_each_slot_one_fill_is_open_and_a_node_that_comes_empty_again_begins_anew() {
+    let folder = tempfile::tempdir().unwrap();
+    let control = Control::start(folder.path(), &[]);
+    let replicas = json!([
+        { "name": "a", "zone": "a", "slots": ["a0", "a1"] },
+        { "name": "b", "zone": "b", "slots": ["b0", "b1"] }
+    ]);
+    control.good("POST", "/v1/default/topologies/feed", &json!({ "change": { "create": { "replicas": replicas } } }));
+    let wish =
+        |slot: &str, from: &str| json!({ "app": "feed", "replica": "b", "slot": slot, "from": from, "rate": 1000 });
+    let fill = |id: &str, wish: &Value| control.ask("PUT", &format!("/v1/default/fills/{id}"), wish);
+    let running = |id: &str| (200, json!({ "job": id, "state": "running" }));
+    assert_eq!(fill("f1", &wish("b0", "a")), running("f1"));
+    assert_eq!(fill("f1", &wish("b0", "a")), running("f1"), "asked for again it is the same one");
+    assert_eq!(fill("f1", &wish("b1", "a")).0, 409);
+    assert_eq!(fill("f2", &wish("b1", "a")), running("f2"));
+    let shown = show(&control, "f1");
+    assert_eq!((&shown["kind"], shown["tasks"].as_array().map(Vec::len)), (&json!("fill"), Some(2)));
+    assert_eq!(fill("f3", &wish("b0", "a")), running("f3"));
+    assert_eq!(show(&control, "f1")["state"], "cancelled");
+    assert_eq!(show(&control, "f2")["state"], "running");
+    for (wrong, status) in [(wish("b2", "a"), 404), (wish("b0", "b"), 400), (wish("b0", "c"), 404)] {
+        assert_eq!(fill("f4", &wrong).0, status, "{wrong}");
+    }
+    let mut wrong = wish("b0", "a");
+    wrong["rate"] = json!(0);
+    assert_eq!(fill("f4", &wrong).0, 400);
+}

@@ -52,6 +52,7 @@ fn a_user_does_what_its_roles_say_in_its_environment_and_sees_nothing_of_another
     let word = json!({ "status": "DOWN" });
     let value = json!({ "value": 500 });
     let job = json!({ "kind": "k", "app": "other", "tasks": [{ "name": "t" }] });
+    let fill = |app: &str| json!({ "app": app, "replica": "a", "slot": "a0", "from": "b", "rate": 1 });
     let claim = json!({ "worker": "w", "kinds": ["k"] });
     let said = json!({ "worker": "w", "term": 1 });
     let cancel = json!({ "order": "cancel" });
@@ -71,6 +72,10 @@ fn a_user_does_what_its_roles_say_in_its_environment_and_sees_nothing_of_another
         (reader, "PUT", "/v1/prod/jobs/j", &job, 403),
         (test, "PUT", "/v1/prod/jobs/j", &job, 403),
         (ops, "PUT", "/v1/prod/jobs/j", &job, 200),
+        (none, "PUT", "/v1/prod/fills/f", &fill("feed"), 401),
+        (reader, "PUT", "/v1/prod/fills/f", &fill("feed"), 403),
+        (node, "PUT", "/v1/prod/fills/f", &fill("other"), 403),
+        (node, "PUT", "/v1/prod/fills/f", &fill("feed"), 404),
         (none, "POST", "/v1/prod/claims", &claim, 401),
         (reader, "POST", "/v1/prod/claims", &claim, 403),
         (test, "POST", "/v1/prod/claims", &claim, 403),

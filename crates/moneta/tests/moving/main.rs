@@ -6,6 +6,7 @@ mod common;
 mod cachemover;
 mod days;
 mod filling;
+mod forgotten;
 mod rates;
 mod sharing;
 

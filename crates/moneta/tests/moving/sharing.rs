@@ -129,3 +129,31 @@ fn what_lies_in_an_archive_is_listed_printed_and_checked() {
     let error = refused(&mut moneta(&["segments", "show", "--from", text(&from), "--verify"]), 1);
     assert!(error.contains("damaged"), "{error}");
 }
+
+/// A mount that shows what others have written only when it is told to look, file by file, while another process lists it.
+#[test]
+fn a_mount_that_is_refreshed_while_others_list_it_shows_no_part_for_the_whole() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (far, near) = (folder.path().join("far"), folder.path().join("near"));
+    let memcached = Memcached::start(&[]);
+    send(connect_unix(memcached.path()).expect("it listens"), &sets(0..KEYS));
+    let target = node("1", &[]);
+    let to = target.address().to_string();
+    fs::create_dir_all(near.join("base")).expect("there is room");
+    // Each file as a whole, and the last first, so that a record comes before what it names.
+    let refresh = format!(
+        "cd {} 2>/dev/null || exit 0; for f in $(ls -r); do case $f in *.new|DONE) continue;; esac; test -e {near}/$f || {{ cp $f {near}/.t.$$ \
+         && mv {near}/.t.$$ {near}/$f; }}; sleep 0.02; done; test ! -e DONE || cp DONE {near}/.d.$$ && mv -f {near}/.d.$$ {near}/DONE 2>/dev/null; true",
+        text(&far.join("base")),
+        near = text(&near.join("base")),
+    );
+    let populate = ["populate", "--from", text(&near), "--to", &to, "--share", "once", "--refresh", &refresh];
+    let mut populators: Vec<Process> = (0..2).map(|_| Process::start(&mut moneta(&populate))).collect();
+    let dump = ["dump", text(memcached.path()), "--into", text(&far), "--segment-size", "50k", "--no-compression"];
+    run(&[&dump[..], &["--rate", "2m"]].concat());
+    for populator in &mut populators {
+        let status = populator.wait();
+        assert!(status.success(), "{status}: {}", populator.stderr());
+    }
+    verify(text(memcached.path()), &to);
+}

@@ -1,5 +1,8 @@
 //! Servers that speak S3: moto, and versitygw over a directory.
 
+// Each test file uses a part of it.
+#![allow(dead_code)]
+
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -67,6 +70,11 @@ impl Server {
     /// The authority that has signed its certificate.
     pub fn authority(&self) -> PathBuf {
         self.folder.path().join("ca.pem")
+    }
+
+    /// The files of the bucket's objects, of a gateway.
+    pub fn data(&self) -> PathBuf {
+        self.folder.path().join("data").join(BUCKET)
     }
 
     fn gateway(tls: Option<&TlsFiles>) -> Self {

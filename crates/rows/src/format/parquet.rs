@@ -35,7 +35,7 @@ pub(super) struct ParquetRows {
 impl ParquetRows {
     pub(super) fn open(file: &RowFile, mapping: &Mapping) -> Result<Self, LoadError> {
         let name = file.name();
-        let bytes = File::open(&file.path).map_err(|error| LoadError::file(&name, error))?;
+        let bytes = file.local().map_err(|error| LoadError::file(&name, error))?;
         let reader = guarded(|| SerializedFileReader::new(bytes)).map_err(|why| LoadError::file(&name, why))?;
         let schema = reader.metadata().file_metadata().schema_descr().root_schema().clone();
         let fields = schema.get_fields();

@@ -1,8 +1,5 @@
 //! The end of a job: both replicas compared key by key, before the target is read again.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-
 use anyhow::{Context, bail};
 use moneta_cluster::{Ring, Topology};
 use moneta_link::worker::{End, Held, Word};
@@ -11,18 +8,19 @@ use serde_json::json;
 
 use super::Order;
 use super::direct::source;
+use super::watching::Stop;
 use crate::outward;
 
 /// Compares the source with the target, and keeps what it found.
 ///
 /// # Errors
 /// If a node does not answer, values differ, or the target lacks too much.
-pub fn compare(order: &Order, held: &Held, stop: &Arc<AtomicBool>) -> anyhow::Result<End> {
+pub fn compare(order: &Order, held: &Held, stop: Stop<'_>) -> anyhow::Result<End> {
     let topology = crate::proxy::topology(&source(held))?;
     let (a, b) = (copy(&topology, &order.from)?, copy(&topology, &order.to)?);
     let config = VerifyConfig { outward: outward::of_command(), ..VerifyConfig::new(a, b) };
     let report = Verify::new(config).run(&Comparing { held, stop })?;
-    if held.word() != Word::Go || stop.load(Ordering::Relaxed) {
+    if held.word() != Word::Go || stop() {
         return Ok(End::Released);
     }
     if let Some(why) = report.incomplete {
@@ -65,7 +63,7 @@ fn copy(topology: &Topology, name: &str) -> anyhow::Result<ComparedPlace> {
 
 struct Comparing<'a> {
     held: &'a Held,
-    stop: &'a Arc<AtomicBool>,
+    stop: Stop<'a>,
 }
 
 impl Observer for Comparing<'_> {
@@ -76,7 +74,7 @@ impl Observer for Comparing<'_> {
     }
 
     fn should_stop(&self) -> bool {
-        self.held.word() != Word::Go || self.stop.load(Ordering::Relaxed)
+        self.held.word() != Word::Go || (self.stop)()
     }
 }
 

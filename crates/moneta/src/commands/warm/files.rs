@@ -1,49 +1,51 @@
-//! A node of the source dumped into a directory, and that written into the nodes of the target, from its begin on: two tasks, which
-//! go on where another worker was.
+//! A node of the source dumped into an archive, and that written into the nodes of the target, from its first segment on: two tasks,
+//! which go on where another worker was.
 //!
 //! ```text
 //!  VIA/JOB/PART/base, changes     as `moneta dump --follow` writes them
-//!  VIA/JOB/PART.cursor            how far the target has them
+//!  VIA/JOB/PART/claims/fill-RING  what the target has of them, as `moneta populate --share` says it
 //! ```
 
-use std::fs::{self, File};
-use std::io;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use anyhow::{Context, bail};
-use moneta_bulk::{BulkError, DumpConfig, PopulateConfig, RateConfig, Which};
+use anyhow::Context;
+use moneta_bulk::{BulkError, DumpConfig, PopulateConfig, Share, Which};
 use moneta_link::worker::{End, Held, Word};
-use moneta_segments::{Archive, Directory};
+use moneta_segments::{Archive, Chain, Pulse, SegmentError};
 use serde_json::json;
 
 use super::Order;
-use super::direct::{VALUE_MAX, node, source};
-use super::watching::Watching;
+use super::direct::{Placing, VALUE_MAX, node, source};
+use super::watching::{FAILURES, Stop, Watching};
+use crate::commands::archives;
 use crate::commands::moving::place;
 
-/// Held by the worker that dumps.
-const LOCK: &str = "lock";
 /// Bytes after which a file ends.
 const SEGMENT: u64 = 64 << 20;
+/// How often a dump of a node on which nothing changes says so: a fill ends by that.
+const ADVANCE_EVERY: Duration = Duration::from_secs(10);
 /// How long a worker that has lost a task may take to notice that.
 const NOTICED: Duration = Duration::from_secs(10);
-const POLL: Duration = Duration::from_millis(200);
+/// What the name begins with under which those who fill share their work: one at a time, and the next who has the task. What follows
+/// is the ring: under another one all segments are written anew.
+const FILL: &str = "fill";
 
 /// A task with files.
 pub struct Part<'a> {
     pub order: &'a Order,
     pub held: &'a Held,
-    pub stop: &'a Arc<AtomicBool>,
-    /// Of the job.
-    pub folder: PathBuf,
+    pub stop: Stop<'a>,
+    /// Of the job: a directory, or a URL.
+    pub place: String,
 }
 
 impl Part<'_> {
-    fn part(&self) -> anyhow::Result<u64> {
-        self.held.given.task_params["part"].as_u64().context("the task has no number")
+    /// The archive of the task's part, and its name.
+    fn archive(&self) -> anyhow::Result<(Arc<dyn Archive>, String)> {
+        let part = self.held.given.task_params["part"].as_u64().context("the task has no number")?;
+        let name = format!("{}/{part}", self.place);
+        Ok((archives::to_write(&name)?, name))
     }
 
     /// Dumps what the node of the task's slot holds, and what changes there until it is told to finish.
@@ -51,27 +53,30 @@ impl Part<'_> {
     /// # Errors
     /// If the node does not answer, or changes are missing: then the files are removed, and the next try begins anew.
     pub fn dump(&self) -> anyhow::Result<End> {
-        let folder = self.folder.join(self.part()?.to_string());
-        let archive = Directory::open(&folder).with_context(|| format!("{} cannot be used", folder.display()))?;
-        let _lock = self.lock(&folder)?;
+        let (archive, name) = self.archive()?;
+        // Another worker that had the task is waited for, which may not have noticed yet.
+        let _alone = archives::alone_within(NOTICED, &archive, &name, &|| self.held.word() != Word::Go)?;
         let config = DumpConfig {
             node: node(self.order, self.held)?,
+            // A node on SSD that comes back elsewhere has what it had: its dump goes on.
+            name: self.held.given.task_params["slot"].as_str().map(str::to_owned),
             which: Which::default(),
             follow: true,
+            failures: FAILURES,
             walk: false,
-            rate: RateConfig { bytes: self.order.rate, operations: 0, p99_limit: None },
+            rate: self.order.rate(),
             value_max: VALUE_MAX,
             segment_bytes: SEGMENT,
             compresses: true,
+            advance_every: ADVANCE_EVERY,
         };
         let watch = Watching::until_told(self.held, self.stop);
-        let archive: Arc<dyn Archive> = Arc::new(archive);
         let dumped = match moneta_bulk::dump(&config, &archive, &watch) {
             Ok(dumped) => dumped,
             Err(error) => {
-                if !matches!(error, BulkError::Pump { .. }) && self.held.is_sure() {
+                if self.is_of_no_use(&error) {
                     for chain in ["base", "changes"] {
-                        remove(&folder.join(chain))?;
+                        Chain::remove_from(&*archive, chain)?;
                     }
                 }
                 return Err(error.into());
@@ -84,18 +89,16 @@ impl Part<'_> {
         Ok(end)
     }
 
-    /// Waits for another worker that had the task to notice that it has it no more.
-    fn lock(&self, folder: &Path) -> anyhow::Result<File> {
-        let path = folder.join(LOCK);
-        let file = File::create(&path).with_context(|| format!("{} cannot be written", path.display()))?;
-        let from = Instant::now();
-        while file.try_lock().is_err() {
-            if from.elapsed() > NOTICED || self.held.word() != Word::Go {
-                bail!("another process dumps into {}", folder.display());
-            }
-            std::thread::sleep(POLL);
-        }
-        Ok(file)
+    /// Whether what there is cannot be gone on with, and is this worker's to remove.
+    fn is_of_no_use(&self, error: &BulkError) -> bool {
+        let may_pass = matches!(
+            error,
+            BulkError::Pump { .. }
+                | BulkError::Server { .. }
+                | BulkError::System(_)
+                | BulkError::Segments(SegmentError::Archive { .. })
+        );
+        !may_pass && self.held.is_sure()
     }
 
     /// Writes what is dumped into the target, as it comes, until all is there.
@@ -103,33 +106,33 @@ impl Part<'_> {
     /// # Errors
     /// If a node does not answer, or the files are damaged or begun anew: then the next try begins with the first of them.
     pub fn fill(&self) -> anyhow::Result<End> {
-        let part = self.part()?;
-        let (folder, cursor) = (self.folder.join(part.to_string()), self.folder.join(format!("{part}.cursor")));
-        let archive = Directory::open(&folder).with_context(|| format!("{} cannot be used", folder.display()))?;
-        let archive: Arc<dyn Archive> = Arc::new(archive);
+        let (archive, _) = self.archive()?;
+        let before = Placing::now(self.order, self.held)?;
+        let name = format!("{FILL}-{}", before.word());
         let config = PopulateConfig {
             place: place(&self.order.to, Some(&source(self.held)))?,
             which: Which::default(),
             follow: true,
             strict: false,
-            rate: RateConfig { bytes: 0, operations: 0, p99_limit: None },
+            rate: self.order.rate(),
             value_max: VALUE_MAX,
-            cursor_file: Some(cursor.clone()),
-            share: None,
+            cursor_file: None,
+            share: Some(Share { name: name.clone(), pulse: Pulse::of(NOTICED) }),
             any_sum: false,
         };
         let watch = Watching::new(self.held, self.stop);
         let populated = match moneta_bulk::populate(&config, &archive, &watch) {
             Ok(populated) => populated,
             Err(error) => {
-                if !matches!(error, BulkError::Pump { .. }) && self.held.is_sure() {
-                    remove(&cursor)?;
+                if self.is_of_no_use(&error) {
+                    Chain::remove_from(&*archive, &format!("claims/{name}"))?;
                 }
                 return Err(error.into());
             }
         };
         let end = watch.end(populated.done);
         if end == End::Done {
+            before.check(self.order, self.held)?;
             let words = json!({ "base": populated.base, "changes": populated.changes, "written": populated.written });
             self.held.checkpoint(&words, || false)?;
         }
@@ -141,17 +144,7 @@ impl Part<'_> {
     /// # Errors
     /// If they cannot be removed.
     pub fn tidy(&self) -> anyhow::Result<End> {
-        remove(&self.folder)?;
+        archives::remove(&self.place)?;
         Ok(End::Done)
-    }
-}
-
-fn remove(path: &Path) -> anyhow::Result<()> {
-    let removed = if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
-    match removed {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            Err(error).with_context(|| format!("{} cannot be removed", path.display()))
-        }
-        _ => Ok(()),
     }
 }

@@ -3,7 +3,6 @@
 //! All is there when what the source held was moved, and its changes until some time later: what was deleted or overwritten while it
 //! was moved is then known to the target.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -14,11 +13,17 @@ use serde_json::{Value, json};
 
 /// How much later than the end of the base changes are followed to, in milliseconds: clocks may differ, and writes be on their way.
 const MARGIN: u64 = 5_000;
+/// Failures in a row, a second apart, after which a source is given up: the next try asks whom the slot has by then.
+pub const FAILURES: Option<u32> = Some(30);
+
+/// Tells whether the process is to end.
+pub type Stop<'a> = &'a (dyn Fn() -> bool + Sync);
 
 /// Watches a task.
 pub struct Watching<'a> {
     held: &'a Held,
-    stop: &'a Arc<AtomicBool>,
+    /// Whether its process is to end.
+    stop: Stop<'a>,
     shown: Mutex<Shown>,
     /// When changes began to be followed alone, in milliseconds of Unix time; 0: not yet.
     followed: AtomicU64,
@@ -36,7 +41,7 @@ struct Shown {
 
 impl<'a> Watching<'a> {
     /// Of a task that ends once all is there.
-    pub fn new(held: &'a Held, stop: &'a Arc<AtomicBool>) -> Self {
+    pub fn new(held: &'a Held, stop: Stop<'a>) -> Self {
         let shown = Shown { phase: String::new(), expected: None, counts: Counts::default(), from: Instant::now() };
         Self {
             held,
@@ -49,7 +54,7 @@ impl<'a> Watching<'a> {
     }
 
     /// Of one that goes on until it is told to finish.
-    pub fn until_told(held: &'a Held, stop: &'a Arc<AtomicBool>) -> Self {
+    pub fn until_told(held: &'a Held, stop: Stop<'a>) -> Self {
         Self { settles: false, ..Self::new(held, stop) }
     }
 
@@ -75,8 +80,17 @@ fn progress(phase: &str, expected: Option<u64>, counts: &Counts, passed: Duratio
     if let Some(expected) = expected {
         text += &format!(" of about {expected}");
     }
-    text += &format!(" items, {} MB, {:.0}/s", bytes / 1_000_000, items as f64 / passed.as_secs_f64().max(0.001));
-    json!({ "text": text, "phase": phase, "items": items, "expected": expected, "bytes": bytes, "deletes": deletes })
+    let rate = items as f64 / passed.as_secs_f64().max(0.001);
+    text += &format!(" items, {} MB, {rate:.0}/s", bytes / 1_000_000);
+    let left =
+        expected.filter(|_| items > 0).map(|expected| (expected.saturating_sub(items) as f64 / rate).ceil() as u64);
+    if let Some(left) = left.filter(|left| *left > 0) {
+        text += &format!(", {left} s left");
+    }
+    json!({
+        "text": text, "phase": phase, "items": items, "expected": expected, "bytes": bytes, "deletes": deletes,
+        "items_per_s": rate as u64, "left_s": left,
+    })
 }
 
 fn unix_ms() -> u64 {
@@ -111,6 +125,6 @@ impl Watch for Watching<'_> {
     }
 
     fn should_stop(&self) -> bool {
-        (self.settles && self.is_settled()) || self.held.word() != Word::Go || self.stop.load(Ordering::Relaxed)
+        (self.settles && self.is_settled()) || self.held.word() != Word::Go || (self.stop)()
     }
 }

@@ -1,6 +1,5 @@
 //! `moneta worker`: does tasks of jobs of the control plane, several at a time, until a signal.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -8,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use clap::{ArgMatches, Args, Command, FromArgMatches};
+use moneta_control::jobs::fill::FILL;
 use moneta_link::worker::{End, Held, Word, Worker};
 use moneta_link::{Control, ControlError, Follower, Query};
 use serde_json::Value;
@@ -15,7 +15,7 @@ use signal_hook::consts::TERM_SIGNALS;
 use signal_hook::flag;
 
 use super::{BY_FILES, DIRECT, Order, copies, direct, files};
-use crate::commands::job;
+use crate::commands::{archives, job};
 
 /// How often it asks for a task while a job is open that may have one, or where it cannot follow which jobs there are.
 const ASK_EVERY: Duration = Duration::from_secs(1);
@@ -30,9 +30,9 @@ struct WorkerArgs {
     /// Only jobs of this app
     #[arg(long, value_name = "APP")]
     app: Option<String>,
-    /// A directory for the files of jobs; may be given again. Without it only jobs without files are done
-    #[arg(long = "volume", value_name = "DIR")]
-    volumes: Vec<PathBuf>,
+    /// A directory or an object store for the files of jobs; may be given again. Without it only jobs without files are done
+    #[arg(long = "volume", value_name = "DIR|URL", value_parser = volume)]
+    volumes: Vec<String>,
     /// Tasks at a time. A job by files needs two at least, over all workers
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=64))]
     tasks: u16,
@@ -46,6 +46,10 @@ pub fn command() -> Command {
     WorkerArgs::augment_args(Command::new("worker"))
         .about("Do the tasks of jobs of a control plane, such as those of `moneta warm`, until a signal")
         .after_help("At a signal it gives its tasks back, and others go on. It needs the role `register` for the apps. See docs/warming.md.")
+}
+
+fn volume(name: &str) -> Result<String, String> {
+    archives::in_common(name).map_err(|error| format!("{error:#}"))
 }
 
 /// What its threads share.
@@ -67,11 +71,6 @@ pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     for signal in TERM_SIGNALS {
         flag::register_conditional_shutdown(*signal, KILLED, Arc::clone(&stop))?;
         flag::register(*signal, Arc::clone(&stop))?;
-    }
-    for volume in &args.volumes {
-        if !volume.is_absolute() {
-            bail!("--volume {}: a directory from / on, as --via of `moneta warm` has it", volume.display());
-        }
     }
     let name = args.name.clone().map_or_else(|| job::new_id("worker"), Ok)?;
     let control = Arc::new(job::of_command()?);
@@ -99,7 +98,7 @@ impl Working<'_> {
     }
 
     fn run(&self, name: String) -> anyhow::Result<()> {
-        let mut kinds = vec![DIRECT.to_owned()];
+        let mut kinds = vec![DIRECT.to_owned(), FILL.to_owned()];
         if !self.args.volumes.is_empty() {
             kinds.push(BY_FILES.to_owned());
         }
@@ -169,19 +168,20 @@ impl Working<'_> {
 
     fn task(&self, held: &Held) -> anyhow::Result<End> {
         let order: Order = serde_json::from_value(held.given.params.clone()).context("the job is not understood")?;
+        let stop = || self.is_stopped();
         let by_files = || -> anyhow::Result<files::Part<'_>> {
-            let via = order.via.as_ref().context("the job names no directory")?;
+            let via = order.via.as_ref().context("the job names no place for files")?;
             if !self.args.volumes.contains(via) {
-                bail!("{} is no --volume of this worker", via.display());
+                bail!("{via} is no --volume of this worker");
             }
-            Ok(files::Part { order: &order, held, stop: &self.stop, folder: via.join(&held.given.job) })
+            Ok(files::Part { order: &order, held, stop: &stop, place: format!("{via}/{}", held.given.job) })
         };
         match held.given.task.split('-').next().unwrap_or_default() {
-            "copy" => direct::copy(&order, held, &self.stop),
+            "copy" => direct::copy(&order, held, &stop),
             "dump" => by_files()?.dump(),
             "fill" => by_files()?.fill(),
             "tidy" => by_files()?.tidy(),
-            "compare" => copies::compare(&order, held, &self.stop),
+            "compare" => copies::compare(&order, held, &stop),
             other => bail!("this worker does not know what `{other}` is"),
         }
     }

@@ -81,7 +81,7 @@ section! {
             .when("serve where answers that may be old are better than reads from another zone.");
 
     /// The replica, in the topology of catch_up, from which a node that starts empty copies the keys of its slot while it
-    /// serves.
+    /// serves; most-items: the one that has the most. Where there is a control plane, this is a job there.
     FILL_FROM: Name = Opt::new("fill_from", Name, || None)
         .when("On nodes whose items go with a restart or a lost disk.");
 
