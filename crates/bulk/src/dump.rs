@@ -320,7 +320,7 @@ pub(crate) fn feed_request(which: &Which, follow: bool, name: &str) -> Request {
     let is_word = which.prefix.iter().all(u8::is_ascii_graphic);
     let prefix = if is_word { which.prefix.clone() } else { Vec::new() };
     Request {
-        wanted: Wanted { values: true, prefix, region: None, buckets: which.buckets },
+        wanted: Wanted { values: true, prefix, region: None, buckets: which.buckets, current: !follow },
         follow,
         name: follow.then(|| name.to_owned()),
         ..Request::default()

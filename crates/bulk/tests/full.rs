@@ -26,13 +26,16 @@ fn a_dump_that_ran_out_of_room_is_not_done_and_is_done_by_the_next() {
     let address: Address = memcached.path().to_str().expect("it is plain").parse().expect("it is an address");
     let config = DumpConfig {
         node: Endpoint::new(address),
+        name: None,
         which: Which::default(),
         follow: false,
+        failures: None,
         walk: false,
         rate: RateConfig::default(),
         value_max: 1 << 20,
         segment_bytes: 300_000,
         compresses: false,
+        advance_every: moneta_bulk::dump::ADVANCE_EVERY,
     };
     // From nothing at all to all but the last record: a dump has 2.9 MB.
     let mut ended_early = 0;

@@ -63,6 +63,7 @@ impl Request {
             match word {
                 b"follow" => request.follow = true,
                 b"values" => request.wanted.values = true,
+                b"current" => request.wanted.current = true,
                 b"cursor" => request.begin = Begin::Cursor(parsed(argument()?)?),
                 b"since" => request.begin = Begin::Since(of_digits(argument()?)?),
                 b"prefix" => request.wanted.prefix = argument()?.to_vec(),
@@ -142,6 +143,9 @@ impl fmt::Display for Request {
         if wanted.values {
             f.write_str(" values")?;
         }
+        if wanted.current {
+            f.write_str(" current")?;
+        }
         if !wanted.prefix.is_empty() {
             write!(f, " prefix {}", String::from_utf8_lossy(&wanted.prefix))?;
         }
@@ -192,9 +196,10 @@ mod tests {
     #[test]
     fn words_are_taken_in_any_order_and_what_is_none_is_refused() {
         assert_eq!(parse(""), Ok(Request::default()));
-        let all = parse("values name backup compress zstd rate 1000 region 15 prefix a: slots 0-99 follow since 17")
-            .expect("all are known");
-        assert!(all.follow && all.wanted.values && all.begin == Begin::Since(17));
+        let all =
+            parse("values current name backup compress zstd rate 1000 region 15 prefix a: slots 0-99 follow since 17")
+                .expect("all are known");
+        assert!(all.follow && all.wanted.values && all.wanted.current && all.begin == Begin::Since(17));
         assert_eq!((all.rate, all.name.as_deref(), all.wanted.region), (1000, Some("backup"), Some(15)));
         assert_eq!((all.wanted.prefix.as_slice(), all.compress), (&b"a:"[..], Some(Codec::Zstd)));
         assert_eq!(all.wanted.buckets, "0-99".parse().ok());

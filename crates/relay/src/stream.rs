@@ -111,6 +111,7 @@ pub(crate) fn start(
             prefix: config.prefix.clone(),
             region: Some(config.region),
             buckets: start.buckets,
+            current: false,
         },
         follow: true,
         compress: config.compress.then_some(Codec::Zstd),

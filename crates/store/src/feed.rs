@@ -58,6 +58,8 @@ pub struct Wanted {
     pub region: Option<u8>,
     /// Only of keys in these buckets of a ring of slots.
     pub buckets: Option<Buckets>,
+    /// No item that its key does not hold any more, where that is known and something later is told of the key or it is gone.
+    pub current: bool,
 }
 
 impl Wanted {

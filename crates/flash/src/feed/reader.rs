@@ -10,6 +10,7 @@ use moneta_store::{Key, StoreError, Version};
 use super::ahead::ReadAhead;
 use super::fence::Fence;
 use super::stream::{Next, Stream};
+use crate::index::location::Location;
 use crate::inner::Inner;
 use crate::log::regions::RegionStage;
 use moneta_device::format::record::{View, mark};
@@ -41,6 +42,8 @@ pub(super) struct LogReader {
     seen: u64,
     events: VecDeque<(u64, Change)>,
     fence: Option<Fence>,
+    /// Regions below this sequence number got no more appends when the fence was drawn: what is in them is before it.
+    closed_below: u64,
     /// What was carried forward is told too.
     carried_too: bool,
     /// Changes up to this stamp are missing where it was read.
@@ -71,6 +74,7 @@ impl LogReader {
             seen: 1,
             events: VecDeque::new(),
             fence: None,
+            closed_below: 0,
             carried_too: place.position == 0 || place.position < place.told,
             lost: 0,
             is_from_another: false,
@@ -86,6 +90,10 @@ impl LogReader {
 
     /// Draws a fence, and adds the regions begun since the last one.
     fn draw_fence(&mut self) -> Fence {
+        // Before the fence: a region that closes between both may get appends behind it.
+        let end = self.inner.log.end();
+        let open = self.inner.regions.iter().filter(|(_, region)| region.state() == RegionStage::Open);
+        self.closed_below = open.map(|(_, region)| region.sequence()).min().unwrap_or(end).min(end);
         let fence = self.inner.fence();
         let position = self.place.position;
         if fence.end > self.seen {
@@ -243,7 +251,7 @@ impl Reader for LogReader {
                 }
                 Some(Source::Stream(number, stamp)) => {
                     let stream = &mut self.streams[number];
-                    let (base, block) = (stream.base(), stream.block(&self.inner));
+                    let (base, block, sequence) = (stream.base(), stream.block(&self.inner), stream.sequence());
                     let Some((view, bytes)) = stream.take() else { continue };
                     scanned += view.header.len();
                     if stamp <= self.place.position {
@@ -253,7 +261,7 @@ impl Reader for LogReader {
                     self.place.position = stamp;
                     if let Some(Change::Set(set)) = &change {
                         let hash = Key::new(&set.key, self.inner.devices.key_hash()).hash;
-                        told_items.push(ToldItem { entry: entries.len(), hash, block, stamp });
+                        told_items.push(ToldItem { entry: entries.len(), hash, block, sequence, stamp });
                     }
                     change
                 }
@@ -263,7 +271,10 @@ impl Reader for LogReader {
                 entries.push(Entry { recorded: Recorded::Whole(change), next: self.place });
             }
         }
-        note_replaced(&self.inner, &told_items, &mut entries);
+        let replaced = note_replaced(&self.inner, &told_items, &mut entries);
+        if self.wanted.current {
+            leave_out(&self.inner, self.closed_below, &replaced, &mut entries);
+        }
         let watermark = if is_end {
             self.place.position = self.place.position.max(self.inner.behind(fence));
             self.fence = None;
@@ -319,6 +330,8 @@ struct ToldItem {
     hash: u64,
     /// The block in which its record begins.
     block: usize,
+    /// The sequence number of its region.
+    sequence: u64,
     stamp: u64,
 }
 
@@ -348,18 +361,49 @@ fn describe(inner: &Inner, wanted: &Wanted, record: &Record<'_>, now: u32) -> Op
     Some(Change::Set(Set { key: bytes.slice_ref(view.key()), meta: view.meta(base, false), value, as_of: None }))
 }
 
-/// Notes in `entries` which of their items the index does not point to any more.
-fn note_replaced(inner: &Inner, items: &[ToldItem], entries: &mut [Entry]) {
+/// Notes in `entries` which of their items the index does not point to any more; tells these, each with where it points instead.
+fn note_replaced<'i>(
+    inner: &Inner,
+    items: &'i [ToldItem],
+    entries: &mut [Entry],
+) -> Vec<(&'i ToldItem, Option<Location>)> {
+    let mut replaced = Vec::new();
     for group in items.chunks(LOOKUPS) {
         // Their lines of the index are on their way at the same time.
         group.iter().for_each(|item| inner.shard(item.hash).lock().index.prefetch(item.hash));
         for item in group {
             let shard = inner.shard(item.hash).lock();
-            let is_current = inner.find(&shard, item.hash).is_some_and(|(_, location)| location.block() == item.block);
+            let found = inner.find(&shard, item.hash).map(|(_, location)| location);
+            let is_current = found.is_some_and(|location| location.block() == item.block);
             // Overwritten, deleted or evicted since: what is after it in the log says which, or nothing does.
             if !is_current && let Recorded::Whole(Change::Set(set)) = &mut entries[item.entry].recorded {
                 set.as_of = Some(millis_of(item.stamp));
+                replaced.push((item, found));
             }
         }
     }
+    replaced
+}
+
+/// Takes those out of `entries` that are gone, or of which something later is told before the fence. What is told behind that a reader
+/// which ends there would miss; and one that was carried forward is told nowhere else.
+fn leave_out(inner: &Inner, closed_below: u64, replaced: &[(&ToldItem, Option<Location>)], entries: &mut Vec<Entry>) {
+    let is_left_out = |item: &ToldItem, found: Option<Location>| {
+        let own = inner.regions.get(inner.regions.region_of(item.block));
+        let is_settled = |state| {
+            matches!(state, RegionStage::Open | RegionStage::Sealed | RegionStage::Written | RegionStage::Closed)
+        };
+        // Looked at after the index: what is carried forward leaves a region that is being emptied.
+        let was_carried = !is_settled(own.state()) || own.sequence() != item.sequence;
+        let is_before =
+            |location: Location| inner.regions.get(inner.regions.region_of(location.block())).sequence() < closed_below;
+        !was_carried && found.is_none_or(is_before)
+    };
+    let left_out: Vec<usize> =
+        replaced.iter().filter(|(item, found)| is_left_out(item, *found)).map(|(item, _)| item.entry).collect();
+    let mut number = 0;
+    entries.retain(|_| {
+        number += 1;
+        left_out.binary_search(&(number - 1)).is_err()
+    });
 }

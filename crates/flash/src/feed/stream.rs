@@ -139,6 +139,11 @@ impl Stream {
         self.base
     }
 
+    /// The sequence number of its region.
+    pub(super) fn sequence(&self) -> u64 {
+        self.sequence
+    }
+
     /// The block in which the next record begins.
     pub(super) fn block(&self, inner: &Inner) -> usize {
         inner.regions.block_at(self.region, self.at)

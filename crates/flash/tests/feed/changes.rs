@@ -1,9 +1,10 @@
 //! Random changes, restarts and kills, and readers beside them.
 
-use crate::follower::{Done, Follower, Heard};
-use crate::tier::{KEYS, Tier, done, feed, name};
+use crate::follower::{Done, Follower, Heard, whole};
+use crate::tier::{KEYS, Tier, done, feed, name, number};
 use fastrand::Rng;
 use moneta_flash::Flash;
+use moneta_store::feed::{Change, Wanted};
 use moneta_store::request::{Delete, Exptime, Retrieve, Write};
 use moneta_store::{Calls, Clock, Deleted, ErrorKind, Key, Step, Store, Unseen, Version, Written};
 use std::sync::Arc;
@@ -202,4 +203,61 @@ fn a_reader_beside_writers_misses_nothing() {
     println!("{} gaps, {} keys", follower.heard.gaps, follower.heard.newest.len());
     assert!(follower.heard.newest.len() > KEYS as usize / 2);
     follower.heard.check(&journal, follower.from, |_| false);
+}
+
+/// How often each key was told to a reader of all that a tier holds, which wants what keys hold alone, or all.
+fn told(flash: &Flash, current: bool) -> Vec<u32> {
+    let wanted = Wanted { values: true, current, ..Wanted::default() };
+    let mut reader = feed(flash).reader(feed(flash).since(0), wanted);
+    let mut told = vec![0; KEYS as usize];
+    loop {
+        let batch = reader.read(20, 1 << 20).expect("the device answers");
+        for change in whole(&batch) {
+            if let Change::Set(set) = change {
+                told[number(&set.key) as usize] += 1;
+            }
+        }
+        if batch.is_end {
+            return told;
+        }
+    }
+}
+
+/// Whichever of a key's items is left out, a later one is told before the end, also if a writer has replaced it since the begin.
+#[test]
+fn a_reader_that_wants_what_keys_hold_is_told_of_every_key_and_of_few_items_that_were_replaced() {
+    let seed = moneta_testkit::suite::seed();
+    println!("MONETA_SEED={seed}");
+    for round in 0..10 {
+        let tier = Tier::new(Clock::system());
+        let flash = tier.open();
+        // Less than the tier has room for, so that no key is evicted.
+        let write = |key: u32| {
+            let bytes = name(key);
+            let written = done(flash.set(&Key::new(&bytes, flash.seed()), &[7; 1000], &Write::default()));
+            assert!(matches!(written, Written::Stored { .. }));
+        };
+        (0..6).for_each(|_| (0..KEYS).for_each(write));
+        let (all, current) = (told(&flash, false), told(&flash, true));
+        let sum = |told: &[u32]| told.iter().sum::<u32>();
+        assert!(current.iter().all(|times| *times > 0), "each key is told");
+        assert!(sum(&current) * 2 < sum(&all), "{} of {} items", sum(&current), sum(&all));
+        let stop = AtomicBool::new(false);
+        let current = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut rng = Rng::with_seed(seed + round);
+                for _ in 0..2000 {
+                    write(rng.u32(0..KEYS));
+                    if stop.load(Ordering::Acquire) {
+                        return;
+                    }
+                }
+            });
+            let told = told(&flash, true);
+            stop.store(true, Ordering::Release);
+            told
+        });
+        let missing: Vec<usize> = (0..current.len()).filter(|key| current[*key] == 0).collect();
+        assert!(missing.is_empty(), "round {round}: not told: {missing:?}");
+    }
 }

@@ -160,6 +160,7 @@ impl FeedArgs {
                 prefix: self.prefix.as_bytes().to_vec(),
                 region: self.region,
                 buckets: self.slots,
+                current: false,
             },
             follow: self.follow || is_applied,
             compress: self.compress.then_some(Codec::Zstd),

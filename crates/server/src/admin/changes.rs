@@ -194,7 +194,7 @@ fn answer(
     buckets: Option<Buckets>,
 ) -> Result<(Answer, Vec<u8>), StoreError> {
     let prefix = asked.prefix.as_bytes().to_vec();
-    let wanted = Wanted { values: asked.values != 0, prefix, region: asked.region, buckets };
+    let wanted = Wanted { values: asked.values != 0, prefix, region: asked.region, buckets, current: false };
     let mut log = LogSource::new(store, from, wanted).expect("it had a feed");
     let mut account = Answers::begin(Arc::<Node>::clone(node));
     let mut lines = Vec::new();
