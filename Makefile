@@ -46,7 +46,7 @@ SCRIPTS := .ci/run $(wildcard scripts/*.sh) fuzz/run.sh deploy/split/run.sh depl
 # $(call needs,FOR): `make setup`, where something is missing.
 needs = @scripts/setup.sh --check $(1) || $(MAKE) --no-print-directory setup FOR="$(1)"
 
-.PHONY: help setup run cluster install release-build deb image release test-packages first-hour docs test-monitoring test-helm build test test-engines test-zones test-regions measure-regions measure-repair test-control measure-fleet test-warm hostile test-mixed test-stores bulk-days test-python test-clients test-tls test-console console-pages test-go test-java lint fuzz crash miri bench microbench
+.PHONY: help setup run cluster install release-build deb image release test-packages first-hour docs test-monitoring test-helm build test test-engines test-zones test-regions measure-regions measure-bulk measure-repair test-control measure-fleet test-warm hostile test-mixed test-stores bulk-days test-python test-clients test-tls test-console console-pages test-go test-java lint fuzz crash miri bench microbench
 
 help:
 	@echo 'make setup         install what tests and lint need; FOR=clients for Go and Java. The others call it where something is missing'
@@ -169,6 +169,9 @@ measure-regions:
 # Repair of a million keys, of which a thousand differ, and a tenth is evicted on each side. REPAIR_KEYS.
 measure-repair:
 	$(CARGO) test --release -p moneta --test regions -- --ignored --nocapture among_a_million
+# What dumps and copies cost. WHAT: ssd dead memcached ring; ITEMS; PROGRAM: one that is built already.
+measure-bulk: $(if $(PROGRAM),,release-build)
+	scripts/measure-bulk.py $(or $(PROGRAM),$(TARGET)/release/moneta) $(WHAT) --items $(or $(ITEMS),1000000)
 
 # A cluster in network namespaces whose nodes and zones fail. ZONES=long: four minutes; PLOT=FILE: a plot by second, as SVG.
 test-zones: build

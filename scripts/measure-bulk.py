@@ -13,6 +13,7 @@ import argparse
 import json
 import os
 import resource
+import shutil
 import signal
 import socket
 import subprocess
@@ -110,6 +111,8 @@ SETTLED = 3
 
 def fio(path):
     """Bytes a second that fio reads of a file, 1 MiB at a time, four on their way."""
+    if not shutil.which("fio"):
+        raise SystemExit("fio is missing: apt-get install fio")
     command = ["fio", "--name=read", f"--filename={path}", "--readonly", "--rw=read", "--bs=1m", "--direct=1", "--iodepth=4"]
     command += ["--ioengine=libaio", "--output-format=json"]
     text = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True).stdout
