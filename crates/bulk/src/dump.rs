@@ -71,6 +71,8 @@ pub struct DumpConfig {
     pub compresses: bool,
     /// How often it is written down how far changes are of which nothing is wanted.
     pub advance_every: Duration,
+    /// That, also where nothing changed at all: for a reader of the files who waits for a moment of the source.
+    pub tells_quiet: bool,
 }
 
 /// What was dumped.
@@ -157,7 +159,14 @@ impl Job<'_> {
             listed,
         };
         let sink = ChainSink::new(chain, form, Box::new(millis));
-        ChainEnd { sink, commit_every, advance_every: self.config.advance_every, committed: Instant::now(), last: None }
+        ChainEnd {
+            sink,
+            commit_every,
+            advance_every: self.config.advance_every,
+            tells_quiet: self.config.tells_quiet,
+            committed: Instant::now(),
+            last: None,
+        }
     }
 
     fn passage<'p>(&'p self, counters: &'p Counters, gaps: Gaps, ends: &'p AtomicBool) -> Passage<'p> {
@@ -333,6 +342,7 @@ struct ChainEnd {
     /// `None`: by size alone.
     commit_every: Option<Duration>,
     advance_every: Duration,
+    tells_quiet: bool,
     committed: Instant,
     last: Option<Mark>,
 }
@@ -355,6 +365,7 @@ impl ChainEnd {
         let passed = self.committed.elapsed();
         let before = self.sink.chain().segments().len();
         match self.commit_every {
+            Some(_) if passed >= self.advance_every && self.tells_quiet => self.sink.tell(mark)?,
             Some(_) if passed >= self.advance_every => self.sink.advance(mark)?,
             every => self.sink.reached(mark, every.is_some_and(|every| passed >= every))?,
         }

@@ -36,6 +36,7 @@ fn a_dump_that_ran_out_of_room_is_not_done_and_is_done_by_the_next() {
         segment_bytes: 300_000,
         compresses: false,
         advance_every: moneta_bulk::dump::ADVANCE_EVERY,
+        tells_quiet: false,
     };
     // From nothing at all to all but the last record: a dump has 2.9 MB.
     let mut ended_early = 0;

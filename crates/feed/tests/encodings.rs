@@ -63,8 +63,10 @@ fn requests() -> impl Strategy<Value = Request> {
         (any::<u16>(), any::<u16>())
             .prop_map(|(one, other)| format!("{}-{}", one.min(other), one.max(other)).parse().expect("a range")),
     );
-    let wanted = (any::<bool>(), "[!-~]{0,20}", option::of(0..16u8), buckets)
-        .prop_map(|(values, prefix, region, buckets)| Wanted { values, prefix: prefix.into_bytes(), region, buckets });
+    let wanted =
+        (any::<bool>(), "[!-~]{0,20}", option::of(0..16u8), buckets).prop_map(|(values, prefix, region, buckets)| {
+            Wanted { values, prefix: prefix.into_bytes(), region, buckets, current: !values }
+        });
     (begin, wanted, any::<bool>(), any::<u64>(), any::<bool>(), option::of("[!-~]{1,64}")).prop_map(
         |(begin, wanted, follow, rate, is_compressed, name)| {
             let compress = is_compressed.then_some(Codec::Zstd);

@@ -192,7 +192,7 @@ fn a_million_rows_of_parquet_come_through_ten_kills_and_are_written_once() {
     // The file is the export of a dump.
     let source = node(&["-m", "512"]);
     let sets = |number: u32| {
-        let value = format!("{number:0length$}", length = if number % 1000 == 0 { 300 } else { 60 });
+        let value = format!("{number:0length$}", length = if number.is_multiple_of(1000) { 300 } else { 60 });
         format!("set k{number} 0 0 {} noreply\r\n{value}\r\n", value.len())
     };
     let mut stream = std::io::BufWriter::new(source.connect());

@@ -52,6 +52,15 @@ impl ChainSink {
         self.reached(mark, true)
     }
 
+    /// The same, also where the chain ends there already: its readers hear that nothing changed until the mark's watermark.
+    ///
+    /// # Errors
+    /// As [`ChainSink::reached`].
+    pub fn tell(&mut self, mark: &Mark) -> Result<(), SegmentError> {
+        self.draft()?;
+        self.reached(mark, true)
+    }
+
     /// No more comes: the chain is done. What is not committed is dropped. `to`: as of [`Chain::finish`].
     ///
     /// # Errors

@@ -78,6 +78,7 @@ pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
         segment_bytes: args.segment_size,
         compresses: !args.no_compression,
         advance_every: ADVANCE_EVERY,
+        tells_quiet: false,
     };
     let screen = Screen::new("dump")?;
     let dumped = moneta_bulk::dump(&config, &archive, &screen);

@@ -69,6 +69,7 @@ impl Part<'_> {
             segment_bytes: SEGMENT,
             compresses: true,
             advance_every: ADVANCE_EVERY,
+            tells_quiet: true,
         };
         let watch = Watching::until_told(self.held, self.stop);
         let dumped = match moneta_bulk::dump(&config, &archive, &watch) {
