@@ -152,7 +152,7 @@ impl Looking {
             }
             // One that was refused for want of room was sent nowhere, and so costs the copies no more than a first read.
             let was_sent = !self.failure.as_ref().is_some_and(is_busy);
-            if was_sent && !shared.budget.take() {
+            if was_sent && !shared.budget.take(self.failure.is_some()) {
                 shared.counters.retries_refused.add(u64::from(self.failure.is_some()));
                 return None;
             }
