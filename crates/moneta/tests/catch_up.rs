@@ -299,6 +299,30 @@ fn keys_that_come_back_to_a_node_show_nothing_old() {
     assert!(copies.metric(1, "catch_up_taken_total") + copies.metric(1, "catch_up_dropped_total") > 0);
 }
 
+/// The addresses that a node has of the others are wrong, as where a control plane does not know these yet. Those of a later topology are
+/// taken long before its deadline.
+#[test]
+fn a_node_that_knows_no_address_of_another_catches_up_by_a_later_topology() {
+    let mut copies = Copies::start([&[], &["--flash-durability", "every-write", "--catch-up-deadline", "1h"], &[]]);
+    let proxy = copies.proxy("b");
+    (0..3).for_each(|number| copies.wait_until_ready(number));
+    set_all(&proxy, 0..20, "old");
+    copies.kill(1);
+    set_all(&proxy, 0..10, "new");
+    let addresses = copies.addresses.clone();
+    (copies.addresses[0], copies.addresses[2]) = ("unheld.invalid:11211".into(), "unheld.invalid:11211".into());
+    copies.place(2, None);
+    copies.bring_back(1);
+    assert_eq!(copies.node(1).exchange("mg key1 v\r\n"), BEHIND);
+    copies.addresses = addresses;
+    copies.place(3, None);
+    copies.wait_until_ready(1);
+    let b = copies.node(1);
+    for key in 0..20 {
+        assert_eq!(value(b, &format!("key{key}")).as_deref(), Some(if key < 10 { "new" } else { "old" }), "key{key}");
+    }
+}
+
 /// A node that cannot learn what it has missed answers all the same after its deadline, and says so.
 #[test]
 fn a_node_without_others_answers_after_its_deadline() {

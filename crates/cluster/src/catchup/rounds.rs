@@ -57,10 +57,17 @@ pub(super) fn run(
     if state.is_behind() {
         tracing::info!(seconds = at.saturating_sub(needed) / 1000, "catching up with other copies");
     }
-    let mut goes_on = round.catch_up(state, span, began);
+    let mut ended = round.catch_up(state, span, began, (ports, &later));
     let mut following = Instant::now();
-    while goes_on && !state.is_closed() {
-        if following.elapsed() < FOLLOW {
+    while !state.is_closed() {
+        let unlearned = match std::mem::replace(&mut ended, Ended::Whole) {
+            Ended::Whole => None,
+            Ended::Early(span, began) => Some((span, began)),
+            Ended::Closed => return,
+        };
+        if unlearned.is_some() {
+            round.forget();
+        } else if following.elapsed() < FOLLOW {
             let until = state.whole_until.load(Ordering::Relaxed);
             round.note_whole(state, until);
             std::thread::sleep(LOOK_EVERY);
@@ -68,15 +75,18 @@ pub(super) fn run(
             round.forget();
             std::thread::sleep(LOOK_RARELY);
         }
-        if let Some(missed) = state.take_trouble() {
+        if unlearned.is_none()
+            && let Some(missed) = state.take_trouble()
+        {
             round.forget();
             state.clock.refresh();
             let span = Span { since: before(missed, MARGIN), needed: missed, until: state.clock.millis() };
-            goes_on = round.catch_up(state, span, Instant::now());
+            ended = round.catch_up(state, span, Instant::now(), (ports, &later));
             following = Instant::now();
             continue;
         }
-        let Some(topology) = later.lock().take() else { continue };
+        let taken = later.lock().take();
+        let Some(topology) = taken else { continue };
         state.clock.refresh();
         let now = state.clock.millis();
         let next = Round::of(&topology, state.config.own.as_ref(), ports);
@@ -84,7 +94,12 @@ pub(super) fn run(
         round.forget();
         let is_here = next.is_some();
         tracing::info!(epoch = topology.epoch, is_here, "other copies are read by another topology");
-        let Some(next) = next else { continue };
+        let Some(next) = next else {
+            if let Some((span, began)) = unlearned {
+                ended = round.catch_up(state, span, began, (ports, &later));
+            }
+            continue;
+        };
         next.watch(state);
         if let Some(lost) = lost {
             // First of all: proxies may ask for these keys already.
@@ -97,7 +112,13 @@ pub(super) fn run(
         round = next;
         // Proxies may have heard of the other topology before this node.
         let needed = before(lost.unwrap_or(now), MARGIN);
-        goes_on = round.catch_up(state, Span { since: before(needed, MARGIN), needed, until: now }, Instant::now());
+        let mut span = Span { since: before(needed, MARGIN), needed, until: now };
+        let mut began = Instant::now();
+        if let Some((earlier, since)) = unlearned {
+            (span.since, span.needed) = (span.since.min(earlier.since), span.needed.min(earlier.needed));
+            began = since;
+        }
+        ended = round.catch_up(state, span, began, (ports, &later));
         following = Instant::now();
     }
 }
@@ -173,9 +194,23 @@ fn first(
     None
 }
 
+/// The last topology that was not taken yet, and the ports by which this node finds itself in it.
+type Later<'a> = (&'a [u16], &'a Mutex<Option<Topology>>);
+
+/// How catching up ended.
+enum Ended {
+    /// Nothing is left to be learned, or the node answers reads without it.
+    Whole,
+    /// By a later topology the other copies are elsewhere: what is to be learned from these, and since when that is tried.
+    Early(Span, Instant),
+    Closed,
+}
+
 /// What became of reading.
 enum Learned {
     Everything,
+    /// Another topology waits whose copies are elsewhere.
+    Elsewhere,
     /// No copy that is whole reaches back.
     TooLittle,
     TooLate,
@@ -189,6 +224,8 @@ struct Round {
     copies: Vec<Copy>,
     /// Copies there are, with this one.
     all: usize,
+    /// The epoch of the later topology that was compared last.
+    compared: Option<u64>,
 }
 
 impl Round {
@@ -198,22 +235,35 @@ impl Round {
         let keys = peers::keys(topology, place).ok()?;
         let copies = peers::sources(topology, place).into_iter().map(Copy::new).collect();
         let name = peers::reader_name(topology, place);
-        Some(Self { name, keys, copies, all: peers::copies(topology) })
+        Some(Self { name, keys, copies, all: peers::copies(topology), compared: None })
     }
 
     /// Has nodes of the other copies asked whether they answer: some of each copy.
     fn watch(&self, state: &CatchUpState) {
         let most = self.copies.iter().map(|copy| copy.nodes().len()).max().unwrap_or(0);
         let by_turns = (0..most).flat_map(|turn| self.copies.iter().filter_map(move |copy| copy.nodes().get(turn)));
-        *state.peers.lock() = by_turns.take(ASKED).cloned().collect();
+        let held = by_turns.filter(|node| !node.is_unheld());
+        *state.peers.lock() = held.take(ASKED).cloned().collect();
     }
 
-    /// Learns what the node has missed, after which it answers reads. False: it is closed, or cannot go on.
-    fn catch_up(&mut self, state: &Arc<CatchUpState>, mut span: Span, began: Instant) -> bool {
+    /// Whether the copies are on other nodes by a topology that waits. One is compared once.
+    fn is_elsewhere(&mut self, state: &CatchUpState, (ports, later): Later<'_>) -> bool {
+        let later = later.lock();
+        let Some(topology) = later.as_ref().filter(|topology| self.compared != Some(topology.epoch)) else {
+            return false;
+        };
+        self.compared = Some(topology.epoch);
+        let Some(next) = Self::of(topology, state.config.own.as_ref(), ports) else { return false };
+        !next.copies.iter().map(Copy::nodes).eq(self.copies.iter().map(Copy::nodes))
+    }
+
+    /// Learns what the node has missed, after which it answers reads.
+    fn catch_up(&mut self, state: &Arc<CatchUpState>, mut span: Span, began: Instant, later: Later<'_>) -> Ended {
         loop {
-            match self.learn(state, span, began) {
+            match self.learn(state, span, began, later) {
                 Learned::Everything => break,
-                Learned::Closed => return false,
+                Learned::Elsewhere => return Ended::Early(span, began),
+                Learned::Closed => return Ended::Closed,
                 Learned::TooLate => {
                     give_up(state, began, "other copies could not be read until the deadline");
                     break;
@@ -223,7 +273,7 @@ impl Round {
                     tracing::warn!("away for longer than the feeds of other copies reach: what is held is dropped");
                     if let Err(error) = state.drop_all() {
                         tracing::error!(%error, "what is held cannot be dropped");
-                        return false;
+                        return Ended::Closed;
                     }
                     self.forget();
                     state.clock.refresh();
@@ -239,11 +289,11 @@ impl Round {
             let milliseconds = began.elapsed().as_millis();
             tracing::info!(taken, superseded, milliseconds, "caught up with other copies");
         }
-        true
+        Ended::Whole
     }
 
     /// Reads other copies.
-    fn learn(&mut self, state: &Arc<CatchUpState>, span: Span, began: Instant) -> Learned {
+    fn learn(&mut self, state: &Arc<CatchUpState>, span: Span, began: Instant, later: Later<'_>) -> Learned {
         let mut told = Instant::now();
         if self.copies.is_empty() {
             return Learned::Everything;
@@ -264,6 +314,9 @@ impl Round {
                 Verdict::TooLittle => return Learned::TooLittle,
                 Verdict::Ask(copy) => self.copies[copy].ask(state, &self.keys, &self.name, span),
                 Verdict::Wait => {}
+            }
+            if self.is_elsewhere(state, later) {
+                return Learned::Elsewhere;
             }
             self.tell(state, span, &mut told);
             std::thread::sleep(LOOK_EVERY);

@@ -121,8 +121,8 @@ impl Control {
         let answer = found.lock().take();
         Ok(answer.map_or_else(
             || json!({ "task": null }),
-            |Taken { answer, is_anothers }| {
-                self.shared.tasks.taken_over.fetch_add(u64::from(is_anothers), Ordering::Relaxed);
+            |Taken { answer, is_of_another }| {
+                self.shared.tasks.taken_over.fetch_add(u64::from(is_of_another), Ordering::Relaxed);
                 answer
             },
         ))
@@ -234,7 +234,7 @@ struct Search {
 struct Taken {
     answer: Value,
     /// Whether another worker had it, and fell silent.
-    is_anothers: bool,
+    is_of_another: bool,
 }
 
 impl Search {
@@ -278,9 +278,9 @@ impl Search {
             after: json!({ "task": name, "term": task.term, "worker": self.ask.worker }),
             ..act(&self.environment, &before.app, &id)
         };
-        let is_anothers = was_running && previous.as_ref() != Some(&self.ask.worker);
+        let is_of_another = was_running && previous.as_ref() != Some(&self.ask.worker);
         let mut draft = Draft { act, ..Draft::default() };
         put_job(&mut draft, (&self.environment, &id), *revision, &job);
-        Some((draft, Taken { answer, is_anothers }))
+        Some((draft, Taken { answer, is_of_another }))
     }
 }
