@@ -180,7 +180,9 @@ fn a_load_that_is_killed_ten_times_applies_every_good_row_and_tells_each_bad_one
 }
 
 /// Rows of the long test, and how many of them have a value that is too long.
+#[cfg(feature = "parquet")]
 const LONG_ROWS: u32 = 1_000_000;
+#[cfg(feature = "parquet")]
 const LONG_BAD: u32 = LONG_ROWS / 1000;
 
 #[cfg(feature = "parquet")]
