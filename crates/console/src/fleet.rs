@@ -96,7 +96,7 @@ impl Sums {
     }
 }
 
-/// Why a region is drained, by whom; `None`: it is not.
+/// The reason that was given for draining a region, and the user who gave it; `None` where the region is not drained.
 fn drained(of: &Environment, region: &str) -> Option<String> {
     let (_, property) = of.properties.get(&Scope::Region(region.to_owned()), "drain")?;
     (property.value == true).then(|| match (&*property.why, &*property.by) {

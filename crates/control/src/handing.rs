@@ -7,7 +7,7 @@
 //!
 //! Renewals of tasks of jobs go the same way, as any process may give a silent worker's task to another. It does so only by what it
 //! surely knows: each post says what the last answer said of the receiver's clock, so all that the sender heard up to then has come.
-//! One that is cut off from another process, but not from the ledger, gives nobody a task that a worker may still have.
+//! A process that does not reach another one, but reaches the ledger, gives away no task that a worker may still have.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

@@ -35,23 +35,23 @@ fn describe(text: &mut String, option: &dyn Declaration) {
     let range = in_short(&option.range());
     let reload = if option.is_live() { "reload" } else { "restart" };
     let _ = write!(text, "\n### {}\n\n", about.key);
-    write_folded(text, &format!("{short}{alias}{range}; {default}; {reload}"));
+    write_folded(text, "", &format!("{short}{alias}{range}; {default}; {reload}"));
     text.push('\n');
-    write_folded(text, &format!("{}. *{}*", about.summary(), about.when));
+    write_folded(text, "", &format!("{}. *{}*", about.summary(), about.when));
 }
 
-/// Writes words into lines of at most [`COLUMNS`], but for single words that are longer.
-fn write_folded(text: &mut String, words: &str) {
-    let mut column = 0;
+/// Writes words into lines that begin with `prefix` and have at most [`COLUMNS`], but for single words that are longer.
+fn write_folded(text: &mut String, prefix: &str, words: &str) {
+    text.push_str(prefix);
+    let mut column = prefix.len();
     for word in words.split(' ') {
         let length = word.chars().count();
-        match column {
-            0 => {}
-            _ if column + 1 + length > COLUMNS => {
+        if column > prefix.len() {
+            if column + 1 + length > COLUMNS {
                 text.push('\n');
-                column = 0;
-            }
-            _ => {
+                text.push_str(prefix);
+                column = prefix.len();
+            } else {
                 text.push(' ');
                 column += 1;
             }
@@ -76,9 +76,10 @@ fn in_short(range: &str) -> String {
 
 fn write_example(text: &mut String, option: &dyn Declaration) {
     let (about, default) = (option.about(), option.default());
-    let _ = writeln!(text, "\n# {}.", about.summary());
+    text.push('\n');
+    write_folded(text, "# ", &format!("{}.", about.summary()));
     if !option.is_obvious() {
-        let _ = writeln!(text, "# It must be {}.", option.range());
+        write_folded(text, "# ", &format!("It must be {}.", option.range()));
     }
     let _ = match about.example {
         Some(example) => writeln!(text, "# {} = {example}", about.key),

@@ -107,7 +107,7 @@ fn without_etcd(gone: Duration) {
         assert!(all_up(admin, &nodes), "the proxy goes on with all nodes");
         etcd.begin(0);
         until("the other member is in step again", || status(&members[1]) == 200);
-        until("nobody is away", || away(&members[1]) == (0, 4));
+        until("no instance is away", || away(&members[1]) == (0, 4));
         // And it is followed again: a change arrives.
         members[1].good("POST", "/v1/default/topologies/app", &json!({ "change": { "drain": { "zone": "b" } } }));
         until("the proxy hears of the drain", || {

@@ -206,7 +206,7 @@ fn a_task_that_is_renewed_at_one_member_is_given_to_nobody_at_another_also_after
         std::thread::sleep(Duration::from_millis(100));
     }
     until("the other shows how far it is", || task(&other)["progress"] == progress && task(&other)["live"] == true);
-    // Its worker goes to the other member, and nobody is given what it has.
+    // The worker renews at the other member, which gives its task to no other worker.
     one.kill();
     let begun = Instant::now();
     while begun.elapsed() < Duration::from_secs(12) {
@@ -233,7 +233,7 @@ fn a_task_that_is_renewed_at_one_member_is_given_to_nobody_at_another_also_after
     assert_eq!(taken["term"], 2);
     until("its own term is over everywhere", || renew_task(&other, "w", &given["term"], 0) == 409);
     assert_eq!(task(&one)["worker"], "v");
-    // Nobody else hands anything over.
+    // A post without the word of a member is refused.
     let (status, _) = try_ask(one.address, "POST", "/v1/members/00/tasks", "", "{}").unwrap();
     assert_eq!(status, 404);
     one.end();

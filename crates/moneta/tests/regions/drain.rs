@@ -152,7 +152,7 @@ fn a_drained_region_s_clients_go_to_the_other_one_and_come_back() {
     let (east, west) = (fleet.up_in(0)[0], fleet.up_in(1)[0]);
     let client = Client::start(fleet.planes.clone());
     client.until_it_writes(0, 20);
-    // What nothing could take over, or nobody has confirmed, is not done.
+    // A drain is refused where no other region has a proxy that is up, and without --yes.
     let alone = refused(&mut fleet.region("drain", &["--yes"]), 1);
     assert!(alone.contains("no proxy of another region is up"), "{alone}");
     let unconfirmed = refused(&mut fleet.region("drain", &others), 1);
@@ -170,10 +170,10 @@ fn a_drained_region_s_clients_go_to_the_other_one_and_come_back() {
     until_all_is_read(west, 0, in_east);
     client.until_it_writes(1, 20);
     assert_eq!(client.written(0), in_east, "the client still goes to what is drained");
-    // Whoever is there is answered.
+    // Drained proxies answer the clients that stay connected.
     assert_eq!(ask(east, "set late 0 0 1\r\nx"), "STORED\r\n");
     until("what is written there still crosses", || ask(west, "mg late v") == "VA 1\r\nx\r\n");
-    // Everybody is told.
+    // `moneta status` and the console show the drain.
     let status = printed(&mut moneta(&["status", "--control", &fleet.planes[0]]));
     assert!(status.contains("region region-1 is drained") && status.contains("a test"), "{status}");
     let console = page(fleet.planes[0].trim_start_matches("http://"), "/console/default");

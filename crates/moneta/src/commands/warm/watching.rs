@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 /// How much later than the end of the base changes are followed to, in milliseconds: clocks may differ, and writes be on their way.
 const MARGIN: u64 = 5_000;
-/// Failures in a row, a second apart, after which a source is given up: the next try asks whom the slot has by then.
+/// Failures in a row, a second apart, after which a task fails. The next try asks the control plane again for the address of the slot.
 pub const FAILURES: Option<u32> = Some(30);
 
 /// Tells whether the process is to end.
