@@ -269,7 +269,7 @@ impl Control {
             }
             let of = &*of;
             let known = of.known(&instance.app, &instance.id);
-            let record = of.record(&instance.app, &instance.id);
+            let record = known.and_then(|known| known.record.as_ref()).map(|(_, record)| record);
             let own = record.map(|record| record.status);
             let status = renewal.status.filter(|status| !is_late && Some(*status) != own);
             let document = of.topology(&instance.app).map(|(_, document)| &**document);

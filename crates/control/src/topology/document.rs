@@ -135,7 +135,8 @@ impl Document {
 
     /// A slot of a replica.
     pub fn slot(&self, replica: &str, slot: &str) -> Option<&Slot> {
-        self.slots().find(|(of, known)| of.name == replica && known.slot == slot).map(|(_, slot)| slot)
+        let replicas = self.replicas.iter().filter(|known| known.name == replica);
+        replicas.flat_map(|replica| &replica.slots).find(|known| known.slot == slot)
     }
 
     pub(super) fn replica_mut(&mut self, name: &str) -> Result<&mut Replica, Refusal> {
