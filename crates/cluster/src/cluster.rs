@@ -413,6 +413,11 @@ impl Component for Cluster {
         if agreement != Agreement::Agrees {
             notes.push(format!("{app}: the topology of epoch {} {agreement}", layout.epoch));
         }
+        for node in &layout.nodes {
+            if let Some(why) = node.doubt_failure() {
+                notes.push(format!("{app}: keys of {} stay in doubt: {why}", node.name));
+            }
+        }
         let ejected: Vec<&str> =
             layout.nodes.iter().filter(|node| node.health.is_ejected()).map(|node| node.name.as_str()).collect();
         if ejected.is_empty() {

@@ -96,6 +96,12 @@ impl Node {
         component::health(&*self.store).unready
     }
 
+    /// Why its keys in doubt cannot be compared with other copies, if there are any and they cannot.
+    pub(crate) fn doubt_failure(&self) -> Option<Arc<str>> {
+        let failure = self.sweep.lock().failure.clone()?;
+        (self.hints.doubt_share() > 0.0).then_some(failure)
+    }
+
     /// Whether nothing is known against what the node shows of any key.
     #[inline]
     pub(crate) fn is_clear(&self) -> bool {

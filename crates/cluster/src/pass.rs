@@ -19,6 +19,8 @@ pub(crate) struct Sweep {
     /// When the next one may begin, in milliseconds since the Unix epoch; and the pause after that.
     next_at: u64,
     pause: u64,
+    /// Why the last round could not list the node's keys, or not compare them.
+    pub(crate) failure: Option<Arc<str>>,
 }
 
 /// One way through the keys of a node.

@@ -66,6 +66,8 @@ pub struct NodeStatus {
     pub traffic: Traffic,
     /// The share of its keys that is in doubt: it lacks more writes of them than hints could be kept for.
     pub in_doubt: f64,
+    /// Why these cannot be compared with other copies, if they cannot: until they are, they stay in doubt.
+    pub doubt_failure: Option<Arc<str>>,
     /// It lacks a flush.
     pub flush_pending: bool,
 }
@@ -133,6 +135,7 @@ impl NodeStatus {
             hint_bytes,
             traffic: Traffic::default(),
             in_doubt: node.hints.doubt_share(),
+            doubt_failure: node.doubt_failure(),
             flush_pending: !node.hints.floors().is_empty(),
         }
     }

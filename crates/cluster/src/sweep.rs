@@ -87,6 +87,7 @@ impl ClusterShared {
         let Some(mut pass) = pass else { return };
         let ended = self.go_on(layout, index, &mut pass).await;
         let mut sweep = node.sweep.lock();
+        sweep.failure = ended.as_ref().err().map(|error| error.to_string().into());
         match ended {
             Ok(false) => sweep.pass = Some(pass),
             Ok(true) => {

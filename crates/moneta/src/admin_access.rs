@@ -138,7 +138,10 @@ fn of_users(
             return if may { Ok(Principal(user.name().into())) } else { Err(Denial::Forbidden) };
         }
         let needed = needed(asked.right);
-        if needed.is_some_and(|right| !user.rights().each().any(|has| has == right)) || !user.may_use(LISTENER) {
+        let lacks = needed.is_some_and(|right| !user.rights().has(right));
+        // As with `changes`: what copies are told is of all keys.
+        let is_limited = needed == Some(Right::Replicate) && !user.keys().are_all();
+        if lacks || is_limited || !user.may_use(LISTENER) {
             users.count_refusal(user.name(), needed.unwrap_or(Right::Stats));
             return Err(Denial::Forbidden);
         }

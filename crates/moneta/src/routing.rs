@@ -108,5 +108,6 @@ fn of_node(node: &NodeStatus) -> Value {
         "hints": node.hints,
         "hint_bytes": node.hint_bytes,
         "in_doubt": node.in_doubt,
+        "doubt_failure": node.doubt_failure.as_deref(),
     })
 }

@@ -162,8 +162,10 @@ fn the_admin_port_lets_users_do_what_they_may() {
     let ops = users.add("ops", &["--rights", "stats,replicate,operate"]);
     let graphs = users.add("graphs", &["--rights", "stats", "--listener", "admin"]);
     let app = users.add("app", &["--rights", "read,write,stats", "--listener", "main"]);
+    let part = users.add("part", &["--rights", "stats,replicate", "--prefix", "a:"]);
     let path = users.path();
-    let node = Node::start(&["--users", &path, "--cluster"]);
+    // Keys are secrets for all but those that copy all of them.
+    let node = Node::start(&["--users", &path, "--cluster", "--disable-dumping"]);
     let token = |name: &str, secret: &str| format!("Authorization: Bearer {name}:{secret}\r\n");
     let asked = [
         ("/healthz", String::new(), 200),
@@ -177,6 +179,8 @@ fn the_admin_port_lets_users_do_what_they_may() {
         ("/metrics", token("ops", &ops), 200),
         ("/metrics", token("graphs", &graphs), 200),
         ("/changes", token("graphs", &graphs), 403),
+        ("/changes", token("part", &part), 403),
+        ("/changes", token("ops", &ops), 200),
         // Its listeners are others.
         ("/metrics", token("app", &app), 403),
     ];

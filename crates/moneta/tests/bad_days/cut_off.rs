@@ -4,7 +4,9 @@
 use std::io::{Read, Write};
 use std::path::PathBuf;
 
-use crate::common::{connect, file, moneta};
+use nix::sys::signal::Signal;
+
+use crate::common::{connect, file, moneta, output};
 use crate::fleet::{Fleet, NODE_TIMEOUT, Proxy, ZONES};
 use crate::forwarder::{Forwarder, Mode};
 
@@ -108,4 +110,33 @@ fn what_one_proxy_could_not_give_a_node_is_not_shown_by_another_one() {
     ways.forwarders[2].set(Mode::Pass);
     half.wait_until_whole();
     assert!(fleet.holds_all(2, &client));
+}
+
+/// Without a word of it, reads of these keys go to other zones until the proxy ends, and nothing says why.
+#[test]
+fn keys_that_stay_in_doubt_are_told_of_until_the_node_lists_its_keys() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let secret = |is_on: bool| file(folder.path(), "node.toml", &format!("disable_dumping = {is_on}\n"));
+    let fleet = Fleet::with([&[], &[], &["--config", &secret(true)]]);
+    let proxy = fleet.proxy("a", &["--hint-memory", "1024"]);
+    let mut client = proxy.client();
+    (0..KEYS).for_each(|number| assert!(client.set(&format!("key{number}"))));
+    proxy.process.wait_for(|| fleet.holds_all(2, &client), "all copies have them");
+    let status = || output(&mut moneta(&["proxy", "status", proxy.admin()]));
+    assert_eq!(status().status.code(), Some(0));
+    fleet.forwarders[2].set(Mode::Hangs);
+    client.keys().iter().for_each(|key| assert!(client.set(key)));
+    fleet.forwarders[2].set(Mode::Pass);
+    proxy.wait_until_whole();
+    proxy.process.wait_for(|| proxy.page("/readyz").contains("stay in doubt"), "it does not say so");
+    let told = status();
+    let screen = String::from_utf8_lossy(&told.stdout).into_owned();
+    assert_eq!(told.status.code(), Some(1), "{screen}");
+    assert!(screen.contains("keys stay in doubt: the keys of"), "{screen}");
+    assert!(!fleet.holds_all(2, &client));
+    secret(false);
+    fleet.node(2).signal(Signal::SIGHUP);
+    proxy.process.wait_for(|| fleet.holds_all(2, &client), "they are compared");
+    proxy.process.wait_for(|| status().status.code() == Some(0), "it ends");
+    assert!(!proxy.page("/readyz").contains("doubt"));
 }

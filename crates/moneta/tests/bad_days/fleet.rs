@@ -109,6 +109,11 @@ impl Proxy {
         Self { admin: admin.to_owned(), process }
     }
 
+    /// Its admin address.
+    pub fn admin(&self) -> &str {
+        &self.admin
+    }
+
     pub fn client(&self) -> Client {
         Client::of(self.process.address())
     }

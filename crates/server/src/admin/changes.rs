@@ -109,7 +109,7 @@ pub(super) async fn changes(
     let Some(feed) = store.parts().feed else {
         return (StatusCode::NOT_FOUND, "this node has no feed: start it with --cluster\n").into_response();
     };
-    if !observed.node.live.answers_dump() {
+    if !observed.may_be_copied() {
         return (StatusCode::FORBIDDEN, "keys are secrets here (--disable-dumping)\n").into_response();
     }
     let from = match (&asked.cursor, asked.since) {

@@ -106,7 +106,7 @@ pub(super) async fn digest(State(shown): State<Arc<Shown>>, body: Bytes) -> Resp
         return (StatusCode::BAD_REQUEST, format!("{wrong}\n")).into_response();
     }
     let observed = Arc::clone(&shown.observed);
-    if !observed.node.live.answers_dump() {
+    if !observed.may_be_copied() {
         return (StatusCode::FORBIDDEN, "keys are secrets here (--disable-dumping)\n").into_response();
     }
     let node = Arc::clone(&observed.node);

@@ -45,6 +45,12 @@ impl Observed {
         &self.store
     }
 
+    /// Whether pages tell keys to processes that copy them. Where users are asked for, only those come so far who may replicate
+    /// all keys.
+    pub(super) fn may_be_copied(&self) -> bool {
+        self.node.live.answers_dump() || self.node.users.is_some()
+    }
+
     /// The store's report; may block.
     fn report(&self) -> Report {
         component::report(&self.store, &Cx::outside())

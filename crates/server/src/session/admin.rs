@@ -113,7 +113,7 @@ impl Session {
 
     /// `changes`; `None` when the feed answers.
     fn changes(&mut self, worker: &Worker, arguments: &[u8]) -> Option<&'static str> {
-        if !self.may_list_keys(worker) {
+        if !self.may_copy_keys(worker) {
             return Some("CLIENT_ERROR changes not allowed");
         }
         let request = match Request::parse(words(arguments)) {
@@ -206,8 +206,13 @@ impl Session {
         worker.node.live.answers_dump() || self.peer.commands.allow(Commands::DUMP)
     }
 
+    /// The same of a proxy or another copy: users who may replicate all keys are no strangers to whom keys are secrets.
+    fn may_copy_keys(&self, worker: &Worker) -> bool {
+        self.may_list_keys(worker) || self.may_replicate_all(worker)
+    }
+
     fn dump(&mut self, worker: &Worker, kind: DumpKind, classes: &[u8]) -> Option<&'static str> {
-        if !self.may_list_keys(worker) {
+        if !self.may_copy_keys(worker) {
             return Some("ERROR metadump not allowed");
         }
         if !names_everything(classes) {

@@ -106,6 +106,13 @@ impl Session {
         renewed.is_some_and(|renewed| self.admit(renewed))
     }
 
+    /// Whether the client has logged in as a user who may replicate all keys that there are.
+    pub(super) fn may_replicate_all(&self, worker: &Worker) -> bool {
+        self.logged_in().is_some_and(|logged_in| {
+            logged_in.user().rights().has(Right::Replicate) && may_touch_all(worker, &self.peer, logged_in)
+        })
+    }
+
     /// Whether what is under way, a dump, the feed or a watcher, is still allowed.
     pub(super) fn may_go_on(&self, worker: &Worker) -> bool {
         let (Some(logged_in), Some(extras)) = (self.logged_in(), &self.extras) else { return true };

@@ -386,6 +386,31 @@ fn a_dump_shows_the_keys_that_its_user_may_touch() {
     assert_eq!(users.refusals(), []);
 }
 
+/// Else a proxy never ends its doubt of a node whose keys are secrets, and a copy never catches up from it.
+#[test]
+fn who_may_replicate_all_keys_is_told_what_is_secret_to_others() {
+    let settings = NodeSettings { dump_enabled: false, ..NodeSettings::default() };
+    let known = Known::new();
+    let copies = LIST.and(Right::Replicate);
+    let refused = "ERROR metadump not allowed\r\n";
+    for (rights, rest, dump, changes) in [
+        (copies, "", "OK\r\nEN\r\n", "SERVER_ERROR"),
+        (LIST, "", refused, "CLIENT_ERROR not allowed: replicate\r\n"),
+        (REPLICATE, "", "CLIENT_ERROR not allowed: list\r\n", "SERVER_ERROR"),
+        (copies, "prefixes = [\"b:\"]", refused, "CLIENT_ERROR not allowed: replicate\r\n"),
+    ] {
+        let (worker, _) = worker(&user("ann", rights, &with_secret(&known, rest)), settings.clone());
+        let mut talk = member(&worker, "ann", &known);
+        assert_eq!(text(&mut talk, &worker, "lru_crawler mgdump all\r\n"), dump, "{rights} {rest}");
+        // This store has no feed.
+        let told = text(&mut talk, &worker, "changes\r\n");
+        assert!(told.starts_with(changes), "{rights} {rest}: {told}");
+        // Nobody copies by these.
+        let shown = text(&mut talk, &worker, "stats cachedump 1 0\r\n");
+        assert!(shown.contains("not allowed"), "{rights} {rest}: {shown}");
+    }
+}
+
 #[test]
 fn a_line_of_keys_longer_than_a_read_ends_at_a_forbidden_one() {
     let known = Known::new();

@@ -48,16 +48,25 @@ struct Node {
     connections: u64,
     errors: u64,
     hints: u64,
+    /// Why keys in doubt cannot be compared with other copies, if they cannot; a proxy of an older build does not tell.
+    #[serde(default)]
+    doubt_failure: Option<String>,
     /// Answers with a version from the future, which were not believed; a proxy of an older build does not tell.
     #[serde(default)]
     from_the_future: u64,
+}
+
+impl Node {
+    fn is_well(&self) -> bool {
+        self.state == "up" && self.doubt_failure.is_none()
+    }
 }
 
 /// The subcommand.
 pub fn command() -> Command {
     Command::new("status")
         .about(
-            "Show a running proxy's nodes: state, time of answers, hints that wait, connections, errors; the exit status is 1 if a node is not up, the topology cannot be read, or other proxies have another one",
+            "Show a running proxy's nodes: state, time of answers, hints that wait, connections, errors; the exit status is 1 if a node is not up or its keys in doubt cannot be compared, the topology cannot be read, or other proxies have another one",
         )
         .arg(Arg::new("admin").value_name("ADDRESS").default_value("127.0.0.1:11280").help("The proxy's admin address"))
         .arg(Arg::new("json").long("json").action(ArgAction::SetTrue).help("The same as JSON, and more of it"))
@@ -78,9 +87,8 @@ pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
         write(&mut out, &page)?;
     }
     out.flush()?;
-    let is_well = |app: &App| {
-        app.source_failure.is_none() && app.topology.is_none() && app.nodes.iter().all(|node| node.state == "up")
-    };
+    let is_well =
+        |app: &App| app.source_failure.is_none() && app.topology.is_none() && app.nodes.iter().all(Node::is_well);
     if !page.apps.iter().all(is_well) {
         std::process::exit(1);
     }
@@ -128,5 +136,6 @@ fn state(node: &Node) -> String {
         answers => format!(", {answers} answers from the future"),
     };
     let trouble = node.trouble.as_ref().map_or_else(String::new, |why| format!(": {why}"));
-    format!("{}{since}{writes}{future}{trouble}", node.state)
+    let doubt = node.doubt_failure.as_ref().map_or_else(String::new, |why| format!(", keys stay in doubt: {why}"));
+    format!("{}{since}{writes}{future}{trouble}{doubt}", node.state)
 }

@@ -80,7 +80,7 @@ section! {
         .when("When no client should be able to empty the cache.");
 
     /// Refuse to list keys (`lru_crawler metadump` and `mgdump`, and the feed, `changes`, which other nodes read when they catch
-    /// up).
+    /// up), but to users who may replicate all keys.
     DISABLE_DUMPING: Switch = Opt::new("disable_dumping", Switch, || false).short('X').live().when("When keys are secrets.");
 
     /// Refuse the `watch` command.
