@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use common::{Nodes, SEED, cluster, memory, topology};
 use moneta_cluster::{Cluster, ClusterConfig};
 use moneta_memory::Memory;
-use moneta_store::request::Retrieve;
-use moneta_store::{Clock, Cx, ErrorKind, Key, Op, Outcome, Step, Store, StoreError, Unseen, Visit, steps};
+use moneta_store::request::{Retrieve, Write};
+use moneta_store::{Clock, Cx, ErrorKind, Key, Lookup, Op, Outcome, Step, Store, StoreError, Unseen, Visit, steps};
 use moneta_testkit::doubles::{Double, Layer};
 use pollster::block_on;
 
@@ -151,4 +151,22 @@ fn nodes_that_take_no_connection_are_ejected_however_many_they_are() {
     world.fail(&[0, 1, 2, 3], Way::Away);
     world.go_on(1);
     assert_eq!(world.ejected(), ["a0", "a1", "b0", "b1"]);
+}
+
+/// A load that mostly misses spends what there is, and a node may die in the middle of it.
+#[test]
+fn reads_that_miss_leave_second_tries_to_reads_that_fail() {
+    let world = World::new();
+    let keys: Vec<String> = (0..20).map(|number| format!("key{number}")).collect();
+    for key in &keys {
+        world.call(key, Op::Write(b"value", &Write::default())).expect("it is stored");
+    }
+    for number in 0..1_000 {
+        world.call(&format!("none{number}"), Op::Read(&Retrieve::default())).expect("a miss");
+    }
+    world.fail(&[0, 1], Way::Hangs);
+    for key in &keys {
+        let read = world.call(key, Op::Read(&Retrieve::default()));
+        assert!(matches!(read, Ok(Outcome::Read(Lookup::Found(_)))), "{key}: {read:?}");
+    }
 }
