@@ -135,17 +135,25 @@ impl Apps {
         })
     }
 
-    /// Does something with all apps behind a door, if each of them can be flushed.
-    fn flush_each(&self, cx: &Cx, flush: impl Fn(&Cluster) -> Step<()>) -> Step<()> {
+    /// Does something with all apps behind a door, if each of them can be flushed. Not before the boards were read once: they tell
+    /// of other apps.
+    fn flush_each(&self, cx: &Cx, flush: impl Fn(&Cluster, &Cx) -> Step<()> + 'static) -> Step<()> {
         if let Some(app) = self.behind(cx.door()).find(|app| !app.cluster.rules().allows_flush()) {
             let refusal = format!("the app {} is not flushed through this proxy", app.name());
             return Step::Done(Err(StoreError::new(ErrorKind::Unsupported, refusal)));
         }
-        if let Some(refusal) = self.shared_nodes(cx.door()).or_else(|| self.shared_with_others(cx.door())) {
+        if let Some(refusal) = self.shared_nodes(cx.door()) {
             return Step::Done(Err(StoreError::new(ErrorKind::Unsupported, refusal)));
         }
-        let all: Vec<Step<()>> = self.behind(cx.door()).map(|app| flush(&app.cluster)).collect();
+        let (apps, cx) = (self.clone(), cx.clone());
         steps::start(async move {
+            for app in apps.behind(cx.door()) {
+                app.cluster.heard().await;
+            }
+            if let Some(refusal) = apps.shared_with_others(cx.door()) {
+                return Err(StoreError::new(ErrorKind::Unsupported, refusal));
+            }
+            let all: Vec<Step<()>> = apps.behind(cx.door()).map(|app| flush(&app.cluster, &cx)).collect();
             let mut ended = Ok(());
             for step in all {
                 ended = ended.and(steps::finish(step).await);
@@ -242,7 +250,7 @@ fn of_app(mut sample: Sample, app: &str) -> Sample {
 impl Flush for Apps {
     /// Of all apps behind the door: none is flushed where one of them refuses.
     fn flush(&self, cx: &Cx, delay: Exptime) -> Step<()> {
-        self.flush_each(cx, |cluster| component::flush(cluster, cx, delay))
+        self.flush_each(cx, move |cluster, cx| component::flush(cluster, cx, delay))
     }
 
     fn pending(&self) -> Option<u32> {
@@ -250,7 +258,7 @@ impl Flush for Apps {
     }
 
     fn floor(&self, cx: &Cx, floor: Floor) -> Step<()> {
-        self.flush_each(cx, |cluster| component::floor(cluster, cx, floor))
+        self.flush_each(cx, move |cluster, cx| component::floor(cluster, cx, floor))
     }
 
     /// The nodes keep them.

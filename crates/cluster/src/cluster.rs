@@ -108,6 +108,7 @@ impl Cluster {
             overlap: Overlap::default(),
             tell_now: AtomicBool::new(false),
             heard_at: AtomicU64::new(0),
+            listening: Default::default(),
             rules: Rules::new(&config),
             config,
             clock,
@@ -246,6 +247,11 @@ impl Cluster {
         ours.nodes
             .iter()
             .any(|node| theirs.nodes.iter().any(|other| other.place.address.place() == node.place.address.place()))
+    }
+
+    /// Waits until the boards of the nodes were read once.
+    pub(crate) async fn heard(&self) {
+        self.0.listening.heard().await;
     }
 
     /// Other apps whose processes have posted on the boards of the nodes lately.

@@ -34,6 +34,7 @@ mod flush;
 mod health;
 mod hints;
 mod layout;
+mod listening;
 mod maintenance;
 mod metrics;
 mod node;

@@ -17,6 +17,7 @@ use crate::error::ClusterError;
 use crate::health::Probes;
 use crate::hints::{FolderLock, Hints};
 use crate::layout::{Layout, Replica};
+use crate::listening::Listening;
 use crate::node::{Connect, Node, Opened, takes_no_connection};
 use crate::overlap::Overlap;
 use crate::pace::Pace;
@@ -78,6 +79,7 @@ pub(crate) struct ClusterShared {
     pub(crate) tell_now: AtomicBool,
     /// When the last round began in which a board answered, in milliseconds since the Unix epoch.
     pub(crate) heard_at: AtomicU64,
+    pub(crate) listening: Listening,
 }
 
 impl ClusterShared {

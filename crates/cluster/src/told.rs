@@ -30,12 +30,18 @@ impl Cluster {
     /// Starts the thread that tells and hears. It ends when the store is closed or dropped.
     pub(crate) fn keep_telling(&self) -> Result<(), ClusterError> {
         let shared = Arc::downgrade(self.shared());
+        self.shared().listening.begin();
         let run = move |task: &Run| {
             let (mut waited, mut round) = (PAUSE, 0);
-            while let Some(shared) = shared.upgrade().filter(|shared| !shared.is_closed()) {
+            while let Some(shared) = shared.upgrade() {
+                if shared.is_closed() {
+                    shared.listening.end();
+                    break;
+                }
                 let is_due = waited >= PAUSE || shared.wants_to_tell();
                 if is_due {
                     shared.exchange(round);
+                    shared.listening.end();
                     (waited, round) = (Duration::ZERO, round + 1);
                 }
                 drop(shared);
@@ -76,7 +82,7 @@ impl ClusterShared {
         };
         for replica in &layout.replicas {
             let nodes = &layout.nodes[replica.first..replica.first + replica.count];
-            // One of each copy is asked in turn; all are told.
+            // One of each copy is asked in turn, at first each: another app may have some of them. All are told.
             let mut is_heard = false;
             for at in 0..nodes.len() {
                 let node = &nodes[(round + at) % nodes.len()];
@@ -88,7 +94,7 @@ impl ClusterShared {
                     (place.posted, place.noticed)
                 };
                 let wants_mine = posted != mine.1 && mine.1 > 0;
-                if wants_mine || !is_heard {
+                if wants_mine || !is_heard || round == 0 {
                     let post = wants_mine.then_some((mine.0, &mine.2[..]));
                     let Some(is_posted) = self.exchange_with(node, post, now) else { continue };
                     is_heard = true;

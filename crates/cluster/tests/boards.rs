@@ -5,8 +5,8 @@ mod common;
 
 use std::collections::HashMap;
 use std::error::Error;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
 
 use common::{Away, Nodes, SEED, away, set, topology};
 use moneta_cluster::{Agreement, App, Apps, Cluster, ClusterConfig, Connect, Heard, Node, Opened, Topology, Writer};
@@ -74,6 +74,7 @@ struct World {
     clock: Arc<Clock>,
     nodes: Vec<Away>,
     since: Since,
+    boards: Arc<HashMap<String, Board>>,
     /// By proxy: its store, and its ways to the nodes.
     proxies: Vec<(Cluster, HashMap<String, Arc<AtomicBool>>)>,
 }
@@ -111,7 +112,7 @@ impl World {
             (cluster.expect("a cluster"), cuts)
         };
         let proxies = [(0, None), (1, Some("c"))].map(proxy).into();
-        Self { clock, nodes: stores, since, proxies }
+        Self { clock, nodes: stores, since, boards, proxies }
     }
 
     /// A second passes: each proxy tells, then each hears, as their threads do.
@@ -335,6 +336,52 @@ fn an_app_is_not_flushed_where_another_proxy_has_an_app_on_its_nodes() {
         // Longer than a post stays that is not repeated.
         (0..900).for_each(|round| world.second(round));
         let flushed = flush();
+        assert_eq!((flushed.is_err(), world.nodes[0].holds("key1")), (is_refused, is_refused), "{flushed:?}");
+    }
+}
+
+/// Boards answer once the sender is gone.
+struct Late(Cabled, Mutex<mpsc::Receiver<()>>);
+
+impl Connect for Late {
+    fn open(&self, node: &Node) -> Result<Opened, Box<dyn Error + Send + Sync>> {
+        self.0.open(node)
+    }
+
+    fn time(&self, _: &Node) -> Option<u64> {
+        None
+    }
+
+    fn exchange(&self, node: &Node, cursor: u64, post: Option<(u64, &[u8])>) -> Option<Heard> {
+        let _ = self.1.lock().recv();
+        self.0.exchange(node, cursor, post)
+    }
+}
+
+/// One that has just started has heard of none, and would empty their nodes, of which it may have one alone.
+#[test]
+fn a_flush_waits_until_other_proxies_were_heard() {
+    let mut all = topology(2);
+    all.replicas.iter_mut().for_each(|replica| replica.nodes.reverse());
+    for (other, is_refused) in [("app", false), ("other", true)] {
+        let world = World::within(&topology(2), [other; 2], 1 << 20, true);
+        world.second(0);
+        assert!(set(&world.proxies[1].0, "key1", 0).is_ok());
+        let (nodes, cuts) = cabled(&topology(2), &world.nodes);
+        let (boards, since, clock) = (Arc::clone(&world.boards), Arc::clone(&world.since), Arc::clone(&world.clock));
+        let (opens, waits) = mpsc::channel();
+        let connect = Late(Cabled { nodes, cuts, boards, since, clock }, Mutex::new(waits));
+        let config = ClusterConfig { allow_flush: true, ..ClusterConfig::new("app") };
+        let writer = Writer { origin: Origin::new(1, 7), salt: 7, seed: SEED };
+        let clock = Arc::clone(&world.clock);
+        let cluster = Cluster::new(config, &all, Box::new(connect), writer, 1 << 20, clock).expect("a cluster");
+        cluster.start().expect("it has threads");
+        let app = App { cluster: cluster.clone(), prefix: Some(Vec::new()), strip_prefix: false, door: None };
+        let flush = component::flush(&Apps::new(vec![app]), &Cx::outside(), Exptime::NEVER);
+        assert!(matches!(flush, Step::Wait(_)), "no board has answered");
+        drop(opens);
+        let flushed = block_on(steps::finish(flush));
+        component::close(&cluster);
         assert_eq!((flushed.is_err(), world.nodes[0].holds("key1")), (is_refused, is_refused), "{flushed:?}");
     }
 }

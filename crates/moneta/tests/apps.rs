@@ -247,3 +247,47 @@ fn apps_are_drawn_and_listed() {
     assert!(listed.contains("one (keys x:*, stripped, ack all)"), "{listed}");
     assert!(listed.contains("two (its listeners)") && listed.contains("/run/two.sock (online, app two)"), "{listed}");
 }
+
+/// A flush takes all that a node has. Each app is of its own proxy here, and these know of each other by the nodes alone.
+#[test]
+fn a_flush_of_one_app_takes_nothing_of_another_ones_on_the_same_nodes() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let arguments = ["serve", "-p", "0", "--admin", "off", "--cluster", "--threads", "1", "-m", "64"];
+    let nodes = [(); 2].map(|()| Node::run(moneta(&arguments).args(["--admin-commands", "none"])));
+    let replica =
+        |(node, zone): (&Node, &str)| format!("[[replica]]\nzone = \"{zone}\"\nnodes = [\"0={}\"]\n", node.address());
+    let replicas: String = nodes.iter().zip(["a", "b"]).map(replica).collect();
+    let topology = file(folder.path(), "topology.toml", &format!("epoch = 1\n{replicas}"));
+    let proxy = |name: &str| {
+        let text =
+            format!("[[app]]\nname = \"{name}\"\nprefix = \"{name}:\"\ntopology = \"{topology}\"\nack = \"all\"\n");
+        let config = file(folder.path(), &format!("{name}.toml"), &text);
+        Node::run(&mut moneta(&["proxy", "-p", "0", "--admin", "off", "--threads", "1", "--config", &config]))
+    };
+    let set =
+        |proxy: &Node, key: &str| assert_eq!(ask(proxy.address(), &format!("set {key} 0 0 1\r\nx")), "STORED\r\n");
+    let flush = |proxy: &Node| ask(proxy.address(), "flush_all");
+    let is_refused =
+        |proxy: &Node, other: &str| flush(proxy).contains(&format!(" have {other}, too, an app of another"));
+    let held =
+        |key: &str| nodes.iter().filter(|node| ask(node.address(), &format!("get {key}")).contains("VALUE")).count();
+
+    let one = proxy("one");
+    set(&one, "one:k");
+    assert_eq!((&*flush(&one), held("one:k")), ("OK\r\n", 0), "it is alone");
+    set(&one, "one:k");
+    // Another app comes later.
+    let two = proxy("two");
+    assert!(is_refused(&two, "one"), "as soon as it serves");
+    one.wait_for(|| is_refused(&one, "two"), "it has not heard of it");
+    set(&one, "one:k");
+    set(&two, "two:k");
+    // Each proxy that starts knows of the other app, whose proxies may be gone.
+    drop(two);
+    let another = proxy("one");
+    assert!(is_refused(&another, "two") && is_refused(&one, "two"));
+    for node in &nodes {
+        assert_eq!(ask(node.address(), "flush_all"), "CLIENT_ERROR flush_all not allowed\r\n");
+    }
+    assert_eq!([held("one:k"), held("two:k")], [2, 2]);
+}
