@@ -358,6 +358,34 @@ impl Connect for Late {
     }
 }
 
+impl World {
+    /// A further proxy in a world of two nodes a copy, to which boards answer once the sender is gone.
+    fn another(&self, app: &str, topology: &Topology, waits: mpsc::Receiver<()>) -> Cluster {
+        let (nodes, cuts) = cabled(&common::topology(2), &self.nodes);
+        let (boards, since, clock) = (Arc::clone(&self.boards), Arc::clone(&self.since), Arc::clone(&self.clock));
+        let connect = Late(Cabled { nodes, cuts, boards, since, clock }, Mutex::new(waits));
+        let config = ClusterConfig { allow_flush: true, ..ClusterConfig::new(app) };
+        let writer = Writer { origin: Origin::new(1, 7), salt: 7, seed: SEED };
+        let clock = Arc::clone(&self.clock);
+        Cluster::new(config, topology, Box::new(connect), writer, 1 << 20, clock).expect("a cluster")
+    }
+}
+
+/// Two apps of one name count as one: flushes and what is posted are of both. Only their topologies tell.
+#[test]
+fn apps_of_one_name_that_share_nodes_are_told_by_their_topologies() {
+    for (other, differs) in [("app", true), ("other", false)] {
+        let world = World::within(&topology(2), ["app"; 2], 1 << 20, true);
+        let cluster = world.another(other, &topology(2), mpsc::channel().1);
+        for round in 0..10 {
+            world.second(round);
+            cluster.exchange(round);
+        }
+        let agreements = [world.agreements(), vec![cluster.status().agreement]].concat();
+        assert_eq!(agreements.contains(&Agreement::Differs), differs, "{agreements:?}");
+    }
+}
+
 /// One that has just started has heard of none, and would empty their nodes, of which it may have one alone.
 #[test]
 fn a_flush_waits_until_other_proxies_were_heard() {
@@ -367,14 +395,8 @@ fn a_flush_waits_until_other_proxies_were_heard() {
         let world = World::within(&topology(2), [other; 2], 1 << 20, true);
         world.second(0);
         assert!(set(&world.proxies[1].0, "key1", 0).is_ok());
-        let (nodes, cuts) = cabled(&topology(2), &world.nodes);
-        let (boards, since, clock) = (Arc::clone(&world.boards), Arc::clone(&world.since), Arc::clone(&world.clock));
         let (opens, waits) = mpsc::channel();
-        let connect = Late(Cabled { nodes, cuts, boards, since, clock }, Mutex::new(waits));
-        let config = ClusterConfig { allow_flush: true, ..ClusterConfig::new("app") };
-        let writer = Writer { origin: Origin::new(1, 7), salt: 7, seed: SEED };
-        let clock = Arc::clone(&world.clock);
-        let cluster = Cluster::new(config, &all, Box::new(connect), writer, 1 << 20, clock).expect("a cluster");
+        let cluster = world.another("app", &all, waits);
         cluster.start().expect("it has threads");
         let app = App { cluster: cluster.clone(), prefix: Some(Vec::new()), strip_prefix: false, door: None };
         let flush = component::flush(&Apps::new(vec![app]), &Cx::outside(), Exptime::NEVER);

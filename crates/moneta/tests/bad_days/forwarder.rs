@@ -21,6 +21,8 @@ pub enum Mode {
 }
 
 const DELAY: Duration = Duration::from_secs(1);
+/// So much later than its turn a chunk may come without making the cable slower.
+const LATE_MAX: Duration = Duration::from_millis(250);
 /// Chunks that wait: behind a node that reads nothing, the sender is held up as by the node itself.
 const CHUNKS: usize = 64;
 /// Connections of this number and below carry nothing any more, and do not end.
@@ -37,13 +39,15 @@ struct ForwarderState {
 }
 
 impl ForwarderState {
-    /// Waits as a cable does that all connections share.
+    /// Waits as a cable does that all connections share. A thread that wakes late lets it carry no less: else a machine that is
+    /// loaded makes it so thin that a node may rightly be given up.
     fn carry(&self, bytes: usize) {
         let rate = self.rate.load(Ordering::SeqCst);
         if rate > 0 {
             let mut until = self.busy_until.lock().expect("no panic");
-            let through = until.map_or_else(Instant::now, |until| until.max(Instant::now()))
-                + Duration::from_secs_f64(bytes as f64 / rate as f64);
+            let now = Instant::now();
+            let earliest = now.checked_sub(LATE_MAX).unwrap_or(now);
+            let through = until.unwrap_or(earliest).max(earliest) + Duration::from_secs_f64(bytes as f64 / rate as f64);
             *until = Some(through);
             drop(until);
             thread::sleep(through.saturating_duration_since(Instant::now()));
