@@ -134,6 +134,11 @@ impl Level {
         self.table.len()
     }
 
+    /// Whether the next key that is inserted drops another one.
+    pub(crate) fn is_full(&self) -> bool {
+        self.len() == self.most
+    }
+
     /// Bytes of all items in the stack.
     pub(crate) fn bytes(&self) -> u64 {
         self.group_bytes.iter().sum()
@@ -180,7 +185,7 @@ impl Level {
         if self.sizes.is_empty() {
             self.begin();
         }
-        if self.len() == self.most {
+        if self.is_full() {
             self.drop_oldest();
         }
         let entry = Entry { hash: hash as u32, slot: 0, size: size.max(1), expires };

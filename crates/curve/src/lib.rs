@@ -16,4 +16,4 @@ pub mod sampler;
 
 pub use curve::{Curve, Room};
 pub use exact::Exact;
-pub use sampler::{HALF_LIFE, Read, SAMPLED_ONE_IN, Sampler, Served, is_sampled};
+pub use sampler::{HALF_LIFE, Read, Sampled, Sampler, Served};

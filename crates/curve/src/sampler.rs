@@ -10,12 +10,16 @@
 //!
 //! ```text
 //!  level   one key in    keys     reaches back, keys
-//!    0             64    7168     ├──────┤ 458,752
-//!    1            256    7168     ├──────────┤ 1,835,008
-//!    2          1,024    3584     ├────────────┤ 3,670,016
-//!    3          4,096    3584     ├────────────────┤ 14,680,064
-//!    4         16,384    3584     ├────────────────────┤ 58,720,256
+//!    0             32    2560     ├───┤ 81,920, until it is full or has counted 8192 requests
+//!    1             64    7168     ├──────┤ 458,752
+//!    2            256    7168     ├──────────┤ 1,835,008
+//!    3          1,024    3584     ├────────────┤ 3,670,016
+//!    4          4,096    3584     ├────────────────┤ 14,680,064
+//!    5         16,384    3584     ├────────────────────┤ 58,720,256
 //! ```
+//!
+//! Level 0 is for short loads, of which one key in 64 leaves too few samples. It costs a request twice as much as the others do, so
+//! it ends after some 262,144 of them: what it has counted becomes that of level 1, at half its weight.
 //!
 //! A key of a level is one of all levels before it. Each level tells how many gets reach further back than it does, and the next one
 //! how these are divided. What is further back than all levels reach is a miss whatever the room. What a hot key among the samples
@@ -25,38 +29,54 @@ use crate::curve::Curve;
 use crate::histogram::{Counts, Histogram};
 use crate::level::Level;
 
-/// One key in so many is sampled at level 0, as a power of two.
-const RATE_BITS: u32 = 6;
-/// Samples of a level over those of the next one, as a power of two.
-const STEP_BITS: u32 = 2;
+/// One key in so many is in each level, as a power of two.
+const RATE_BITS: [u32; 6] = [5, 6, 8, 10, 12, 14];
 /// Keys of each level: 35 bytes each. The table of a level doubles when it has one more.
-const KEYS: [usize; 5] = [7168, 7168, 3584, 3584, 3584];
+const KEYS: [usize; RATE_BITS.len()] = [2560, 7168, 7168, 3584, 3584, 3584];
+/// Requests that level 0 counts.
+const FIRST_REQUESTS: u32 = 8192;
 /// The first of the hash's bits that decide.
 const FIRST_BIT: u32 = 32;
 
-/// One key in so many is sampled.
-pub const SAMPLED_ONE_IN: u64 = 1 << RATE_BITS;
 /// Seconds after which what was counted weighs half.
 pub const HALF_LIFE: u32 = 3600;
 /// Keys that it reaches back.
 pub const REACH: u64 = (KEYS[KEYS.len() - 1] as u64) * one_in(KEYS.len() - 1);
 
-/// Whether the key with this hash is sampled. The hash has to be one whose bits clients cannot choose.
-#[inline(always)]
-pub fn is_sampled(hash: u64) -> bool {
-    hash & ((SAMPLED_ONE_IN - 1) << FIRST_BIT) == 0
+/// Which keys are sampled: those whose hash has none of these bits set. The hash has to be one whose bits clients cannot choose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sampled(pub u64);
+
+impl Sampled {
+    /// What a [`Sampler`] samples at first.
+    pub const FIRST: Self = Self::of_level(0);
+
+    const fn of_level(level: usize) -> Self {
+        Self((one_in(level) - 1) << FIRST_BIT)
+    }
+
+    /// Whether the key with this hash is sampled.
+    #[inline(always)]
+    pub fn has(self, hash: u64) -> bool {
+        hash & self.0 == 0
+    }
+
+    /// One key in so many is.
+    pub fn one_in(self) -> u64 {
+        (self.0 >> FIRST_BIT) + 1
+    }
 }
 
 /// Keys that one of a level stands for.
 const fn one_in(level: usize) -> u64 {
-    SAMPLED_ONE_IN << (level as u32 * STEP_BITS)
+    1 << RATE_BITS[level]
 }
 
 /// The last level that a sampled key is in.
 #[inline]
 fn deepest(hash: u64) -> usize {
     let zeros = (hash >> FIRST_BIT).trailing_zeros();
-    ((zeros - RATE_BITS) / STEP_BITS).min(KEYS.len() as u32 - 1) as usize
+    RATE_BITS[1..].iter().take_while(|bits| **bits <= zeros).count()
 }
 
 /// How a get ended.
@@ -140,10 +160,10 @@ impl Gets {
         self.levels.iter_mut().for_each(Counted::halve);
     }
 
-    /// Adds them to histograms of all gets, where the samples of level 0 stand for so many; returns those that miss whatever the room.
-    fn add_to(&self, objects: &mut Histogram, bytes: &mut Histogram, stand_for: f64) -> f64 {
+    /// Adds them to histograms of all gets, where the samples of the `first` level stand for so many; returns those that miss whatever the room.
+    fn add_to(&self, first: usize, objects: &mut Histogram, bytes: &mut Histogram, stand_for: f64) -> f64 {
         let (mut cold, mut beyond) = (0.0, stand_for);
-        for counted in &self.levels {
+        for counted in &self.levels[first..] {
             let total = counted.total();
             if total == 0.0 {
                 break;
@@ -158,12 +178,16 @@ impl Gets {
     }
 }
 
-/// The estimate of one cache. Its operations are for keys that are [sampled](is_sampled).
+/// The estimate of one cache. Its operations are for keys that are [sampled](Sampler::sampled); they pass over others.
 ///
 /// It follows the load: levels keep what was used last, and every [`HALF_LIFE`] what was counted is halved.
 #[derive(Debug)]
 pub struct Sampler {
     levels: [Level; KEYS.len()],
+    /// The first level that counts: 0, then 1.
+    first: usize,
+    /// Requests until level 0 ends.
+    first_requests: u32,
     hits: Gets,
     misses: Gets,
     last: Option<Last>,
@@ -176,6 +200,8 @@ impl Sampler {
     pub fn new(now: u32, served: Served) -> Self {
         Self {
             levels: KEYS.map(Level::new),
+            first: 0,
+            first_requests: FIRST_REQUESTS,
             hits: Gets::of(served.hits),
             misses: Gets::of(served.misses),
             last: None,
@@ -186,6 +212,35 @@ impl Sampler {
     /// Bytes of memory that it has taken: less than 1 MiB.
     pub fn memory(&self) -> usize {
         size_of::<Self>() + 4 * KEYS.len() * Counts::BYTES + self.levels.iter().map(Level::memory).sum::<usize>()
+    }
+
+    /// Which keys are sampled from now on.
+    pub fn sampled(&self) -> Sampled {
+        Sampled::of_level(self.first)
+    }
+
+    /// A request on a key. False if it is not sampled.
+    fn takes(&mut self, hash: u64) -> bool {
+        if self.first == 0 {
+            self.first_requests -= 1;
+            if self.first_requests == 0 || self.levels[0].is_full() {
+                self.end_first_level();
+            }
+        }
+        self.sampled().has(hash)
+    }
+
+    /// Lets one key in 64 count from now on. Level 1 has them already; level 0, which was not full, has counted all gets so far.
+    #[cold]
+    fn end_first_level(&mut self) {
+        self.first = 1;
+        self.last = None;
+        self.levels[0].clear();
+        for gets in [&mut self.hits, &mut self.misses] {
+            let mut counted = std::mem::take(&mut gets.levels[0]);
+            counted.halve();
+            gets.levels[1] = counted;
+        }
     }
 
     /// Whether [`Self::age`] is to be called at the Unix second `now`.
@@ -209,25 +264,29 @@ impl Sampler {
     /// A get of a sampled key that does not count, as it moves nothing in the cache.
     pub fn skip(&mut self, is_hit: bool) {
         let gets = if is_hit { &mut self.hits } else { &mut self.misses };
-        gets.all -= SAMPLED_ONE_IN as f64;
+        gets.all -= one_in(self.first) as f64;
     }
 
     /// A get at the Unix second `now`.
     pub fn read(&mut self, hash: u64, now: u32, read: Read) {
+        if !self.takes(hash) {
+            return;
+        }
         if let Some(last) = self.last
             && last.hash == hash
             && (last.expires == 0 || last.expires > now)
             && (read == Read::Hit(last.size) || read == Read::Miss)
         {
             let gets = if read == Read::Miss { &mut self.misses } else { &mut self.hits };
-            gets.levels[0].add(1, last.size.into());
+            gets.levels[self.first].add(1, last.size.into());
             return;
         }
         self.last = None;
-        let deepest = deepest(hash);
+        let kept = self.first..=deepest(hash);
         let gets = if read == Read::Miss { &mut self.misses } else { &mut self.hits };
         let mut is_counted = false;
-        for (number, (level, counted)) in self.levels[..=deepest].iter_mut().zip(&mut gets.levels).enumerate() {
+        let levels = self.levels[kept.clone()].iter_mut().zip(&mut gets.levels[kept.clone()]);
+        for (number, (level, counted)) in kept.zip(levels) {
             let stands_for = one_in(number);
             match level.find(hash) {
                 Some(found) if found.expires == 0 || found.expires > now => {
@@ -262,7 +321,10 @@ impl Sampler {
 
     /// An item of so many bytes was stored; `expires`: at which Unix second, 0 for never.
     pub fn write(&mut self, hash: u64, size: u32, expires: u32) {
-        for level in &mut self.levels[..=deepest(hash)] {
+        if !self.takes(hash) {
+            return;
+        }
+        for level in &mut self.levels[self.first..=deepest(hash)] {
             match level.find(hash) {
                 Some(found) => level.touch(found, size, expires),
                 None => level.insert(hash, size, expires),
@@ -273,7 +335,10 @@ impl Sampler {
 
     /// An item was changed where it is: it has `more` bytes, and another expiry if that is given.
     pub fn change(&mut self, hash: u64, more: u32, expires: Option<u32>) {
-        for level in &mut self.levels[..=deepest(hash)] {
+        if !self.takes(hash) {
+            return;
+        }
+        for level in &mut self.levels[self.first..=deepest(hash)] {
             if let Some(found) = level.find(hash) {
                 let (size, expires) = (found.size.saturating_add(more), expires.unwrap_or(found.expires));
                 level.touch(found, size, expires);
@@ -284,8 +349,11 @@ impl Sampler {
 
     /// An item was deleted.
     pub fn delete(&mut self, hash: u64) {
+        if !self.takes(hash) {
+            return;
+        }
         self.last = None;
-        for level in &mut self.levels[..=deepest(hash)] {
+        for level in &mut self.levels[self.first..=deepest(hash)] {
             if let Some(found) = level.find(hash) {
                 level.remove(found);
             }
@@ -304,15 +372,15 @@ impl Sampler {
         let (mut objects, mut bytes) = (Histogram::default(), Histogram::default());
         // What samples of hits have too little or too much is of hot keys, which need the least room: the curve sees to it. No key is
         // so hot by its misses: their samples stand for all of them.
-        let sampled = self.hits.levels[0].total() * one_in(0) as f64;
-        let cold =
-            self.hits.add_to(&mut objects, &mut bytes, sampled) + self.misses.add_to(&mut objects, &mut bytes, misses);
+        let sampled = self.hits.levels[self.first].total() * one_in(self.first) as f64;
+        let cold = self.hits.add_to(self.first, &mut objects, &mut bytes, sampled)
+            + self.misses.add_to(self.first, &mut objects, &mut bytes, misses);
         Curve::new(hits + misses, cold, &objects, &bytes)
     }
 
     /// Keys that were used and not deleted since, and the bytes of their items; as far as it reaches back.
     pub fn footprint(&self) -> (u64, u64) {
-        let whole = self.levels.iter().position(|level| !level.has_dropped()).unwrap_or(KEYS.len() - 1);
+        let whole = (self.first..KEYS.len()).find(|&level| !self.levels[level].has_dropped()).unwrap_or(KEYS.len() - 1);
         let level = &self.levels[whole];
         (level.len() as u64 * one_in(whole), level.bytes() * one_in(whole))
     }
@@ -323,6 +391,9 @@ mod tests {
     use super::*;
     use crate::curve::Room;
 
+    /// Keys that a sampled one stands for at first.
+    const ONE_IN: u64 = one_in(0);
+
     /// A sampled key of all levels; `number` below 2^26.
     fn key(number: u64) -> u64 {
         number << 6 | number << 52
@@ -330,7 +401,7 @@ mod tests {
 
     /// So many sampled gets, hits and misses, of as many of each as they stand for.
     fn served(hits: u64, misses: u64) -> Served {
-        Served { hits: hits * SAMPLED_ONE_IN, misses: misses * SAMPLED_ONE_IN }
+        Served { hits: hits * ONE_IN, misses: misses * ONE_IN }
     }
 
     /// Reads keys in a loop, and stores what misses.
@@ -347,18 +418,18 @@ mod tests {
     fn a_loop_is_all_misses_below_its_length_and_all_hits_from_there_on() {
         let mut sampler = Sampler::new(0, Served::default());
         loop_over(&mut sampler, 0..1000, 4, 100);
-        let gets = 4000 * SAMPLED_ONE_IN;
+        let gets = 4000 * ONE_IN;
         let curve = sampler.curve(served(0, 4000));
         assert_eq!(curve.gets, gets as f64);
         assert_eq!(curve.cold, 0.25);
         for (part, misses) in [(0.9, 1.0), (1.1, 0.25)] {
-            let objects = (part * (1000 * SAMPLED_ONE_IN) as f64) as u64;
+            let objects = (part * (1000 * ONE_IN) as f64) as u64;
             assert_eq!(curve.miss_ratio(Room::Objects(objects)), misses, "{part}");
             assert_eq!(curve.miss_ratio(Room::Bytes(100 * objects)), misses, "{part}");
         }
-        assert!(curve.objects_for(0.25).unwrap().abs_diff(1000 * SAMPLED_ONE_IN) < 3000);
+        assert!(curve.objects_for(0.25).unwrap().abs_diff(1000 * ONE_IN) < 3000);
         assert_eq!(curve.objects_for(0.2), None);
-        assert_eq!(sampler.footprint(), (1000 * SAMPLED_ONE_IN, 100_000 * SAMPLED_ONE_IN));
+        assert_eq!(sampler.footprint(), (1000 * ONE_IN, 100_000 * ONE_IN));
     }
 
     #[test]
@@ -400,7 +471,7 @@ mod tests {
     fn old_counts_weigh_half_after_each_half_life() {
         let mut sampler = Sampler::new(100, Served::default());
         loop_over(&mut sampler, 0..1000, 1, 100);
-        let gets = 1000 * SAMPLED_ONE_IN;
+        let gets = 1000 * ONE_IN;
         assert!(!sampler.is_due(99 + HALF_LIFE) && sampler.is_due(100 + HALF_LIFE));
         sampler.age(100 + HALF_LIFE, served(0, 1000));
         assert!(!sampler.is_due(100 + HALF_LIFE));
@@ -424,6 +495,43 @@ mod tests {
         assert!(sampler.memory() < 1 << 20, "{}", sampler.memory());
     }
 
+    /// A sampled key that is in levels 0 and 1 alone, or in level 0 alone.
+    fn fine_key(number: u64) -> u64 {
+        number << 52 | number << 6 | (1 + number % 2) << (FIRST_BIT + RATE_BITS[0])
+    }
+
+    #[test]
+    fn short_loads_are_sampled_twice_as_often_and_nothing_is_lost_when_that_ends() {
+        let mut sampler = Sampler::new(0, Served::default());
+        assert_eq!((sampler.sampled(), sampler.sampled().one_in()), (Sampled::FIRST, 32));
+        let read_all = |sampler: &mut Sampler| {
+            (0..1024).for_each(|number| sampler.read(fine_key(number), 0, Read::Hit(100)));
+        };
+        (0..1024).for_each(|number| sampler.write(fine_key(number), 100, 0));
+        (0..6).for_each(|_| read_all(&mut sampler));
+        let (before, footprint) = (sampler.curve(served(6 * 1024, 0)), sampler.footprint());
+        assert_eq!((before.gets, footprint.0), (6.0 * 1024.0 * 32.0, 1024 * 32));
+        // With these it has counted 8192 requests; another one is the first that is sampled as rarely as from then on.
+        read_all(&mut sampler);
+        assert_eq!(sampler.sampled().one_in(), 64);
+        let after = sampler.curve(served(7 * 1024, 0));
+        assert_eq!(sampler.footprint(), footprint, "level 1 knows the same keys");
+        for part in [0.25, 0.5, 0.9, 1.1] {
+            let room = Room::Objects((part * footprint.0 as f64) as u64);
+            assert!((before.miss_ratio(room) - after.miss_ratio(room)).abs() < 0.01, "{part}: {before:?} {after:?}");
+        }
+        read_all(&mut sampler);
+        assert!(sampler.curve(served(8 * 1024, 0)).miss_ratio(Room::Objects(footprint.0 * 9 / 10)) > 0.99);
+    }
+
+    #[test]
+    fn the_first_level_ends_before_it_drops_a_key() {
+        let mut sampler = Sampler::new(0, Served::default());
+        (0..=KEYS[0] as u64).for_each(|number| sampler.write(fine_key(number), 100, 0));
+        assert_eq!(sampler.sampled().one_in(), 64);
+        assert!(!sampler.levels.iter().any(Level::has_dropped));
+    }
+
     #[test]
     fn gets_that_do_not_count_are_left_out() {
         let mut sampler = Sampler::new(0, Served::default());
@@ -441,6 +549,6 @@ mod tests {
         // As many hits and as many misses again, which are of keys without a sample: hits with the least room, and misses with any.
         let curve = sampler.curve(served(2000, 2000));
         assert_eq!(curve.cold, 0.5);
-        assert_eq!(curve.miss_ratio(Room::Objects(500 * SAMPLED_ONE_IN)), 0.75);
+        assert_eq!(curve.miss_ratio(Room::Objects(500 * ONE_IN)), 0.75);
     }
 }

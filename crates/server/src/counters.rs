@@ -12,6 +12,7 @@ use crate::client_memory::{Holding, Kind, Ledger};
 use crate::hot_keys::{self, HotKeys};
 use crate::late_turns::LateTurns;
 use crate::latency::{LatenciesByPolicy, LatencyTotals};
+use crate::miss_curve::Choice;
 use moneta_store::{OwnCounter, Policy};
 
 /// Whether the list of `stats` has a counter: `stats` if it does, `apart` if it has another place there or none.
@@ -40,6 +41,8 @@ macro_rules! counters {
             pub hot_keys: HotKeys,
             /// Its turns that took long.
             pub late: LateTurns,
+            /// Which keys it tells the curve of misses of.
+            pub(crate) for_curve: Choice,
         }
 
         /// Sums over workers at one moment.

@@ -1,9 +1,11 @@
 //! The curve of misses over RAM: what the gets of this server would miss with less or more of it ([`moneta_curve`]).
 //!
-//! All workers share one estimate, since a key's requests come through any of them. One key in [`SAMPLED_ONE_IN`] is counted; its
-//! request takes a lock for less than a microsecond. Readers of the curve hold it for as long as it takes to copy the counts.
+//! All workers share one estimate, since a key's requests come through any of them. A request on a sampled key takes a lock for less
+//! than a microsecond. Readers of the curve hold it for as long as it takes to copy the counts.
 
-use moneta_curve::{Curve, Read, SAMPLED_ONE_IN, Sampler, Served};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use moneta_curve::{Curve, Read, Sampled, Sampler, Served};
 use moneta_store::Policy;
 use parking_lot::Mutex;
 
@@ -13,7 +15,36 @@ pub(crate) const ITEM_BYTES: usize = 24;
 
 /// The estimate of a server: no memory is taken before it has counted something.
 #[derive(Default)]
-pub(crate) struct MissCurve(Mutex<Option<Box<Sampler>>>);
+pub(crate) struct MissCurve(Mutex<Estimate>);
+
+#[derive(Default)]
+struct Estimate {
+    sampler: Option<Box<Sampler>>,
+    /// The Unix second of a flush to come. A later command takes its place.
+    flush_at: Option<u32>,
+}
+
+/// Which keys a worker tells of. It learns with each of them what the estimate samples by now.
+#[derive(Debug)]
+pub(crate) struct Choice(AtomicU64);
+
+impl Default for Choice {
+    fn default() -> Self {
+        Self(AtomicU64::new(Sampled::FIRST.0))
+    }
+}
+
+impl Choice {
+    /// Whether the key with this hash is sampled.
+    #[inline(always)]
+    pub(crate) fn has(&self, hash: u64) -> bool {
+        Sampled(self.0.load(Relaxed)).has(hash)
+    }
+
+    fn set(&self, sampled: Sampled) {
+        self.0.store(sampled.0, Relaxed);
+    }
+}
 
 /// The curve at one moment.
 #[derive(Debug)]
@@ -23,41 +54,64 @@ pub(crate) struct Told {
     pub(crate) footprint: (u64, u64),
     /// Bytes of memory that the estimate takes.
     pub(crate) memory: usize,
+    /// One key in so many is counted from now on.
+    pub(crate) sampled_one_in: u64,
+}
+
+impl Estimate {
+    /// Lets a flush take effect whose second has come.
+    fn settle(&mut self, now: u32) {
+        if self.flush_at.take_if(|second| *second <= now).is_some()
+            && let Some(sampler) = &mut self.sampler
+        {
+            sampler.delete_all();
+        }
+    }
 }
 
 impl MissCurve {
     /// A request on a sampled key at the Unix second `now`; `served` tells what gets there were until then.
-    fn with(&self, now: u32, served: impl Fn() -> Served, change: impl FnOnce(&mut Sampler)) {
-        let mut sampler = self.0.lock();
-        let sampler = sampler.get_or_insert_with(|| Box::new(Sampler::new(now, served())));
+    fn with(&self, now: u32, served: impl Fn() -> Served, change: impl FnOnce(&mut Sampler)) -> Sampled {
+        let mut estimate = self.0.lock();
+        if estimate.flush_at.is_some() {
+            estimate.settle(now);
+        }
+        let sampler = estimate.sampler.get_or_insert_with(|| Box::new(Sampler::new(now, served())));
         if sampler.is_due(now) {
             sampler.age(now, served());
         }
         change(sampler);
+        sampler.sampled()
     }
 
-    /// All items were deleted.
-    pub(crate) fn deleted_all(&self) {
-        if let Some(sampler) = &mut *self.0.lock() {
-            sampler.delete_all();
-        }
+    /// All items are deleted at the Unix second `second`: at once if that is not after `now`.
+    pub(crate) fn flush(&self, second: u32, now: u32) {
+        let mut estimate = self.0.lock();
+        estimate.flush_at = Some(second);
+        estimate.settle(now);
     }
 
     /// Forgets everything, and gives its memory back.
     pub(crate) fn forget(&self) {
-        *self.0.lock() = None;
+        self.0.lock().sampler = None;
     }
 
-    /// The curve, where these gets were served until now; `None` if nothing was counted.
-    pub(crate) fn told(&self, served: Served) -> Option<Told> {
-        let sampler = self.0.lock();
-        let sampler = sampler.as_deref()?;
-        Some(Told { curve: sampler.curve(served), footprint: sampler.footprint(), memory: sampler.memory() })
+    /// The curve at the Unix second `now`, where these gets were served until then; `None` if nothing was counted.
+    pub(crate) fn told(&self, now: u32, served: Served) -> Option<Told> {
+        let mut estimate = self.0.lock();
+        estimate.settle(now);
+        let sampler = estimate.sampler.as_deref()?;
+        Some(Told {
+            curve: sampler.curve(served),
+            footprint: sampler.footprint(),
+            memory: sampler.memory(),
+            sampled_one_in: sampler.sampled().one_in(),
+        })
     }
 
-    /// A request on a sampled key.
-    pub(crate) fn note(&self, now: u32, served: impl Fn() -> Served, policy: Policy, noted: Noted) {
-        self.with(now, served, |sampler| match noted {
+    /// A request on a sampled key, told by a worker with this choice.
+    pub(crate) fn note(&self, now: u32, served: impl Fn() -> Served, policy: Policy, choice: &Choice, noted: Noted) {
+        choice.set(self.with(now, served, |sampler| match noted {
             Noted::Read { hash, size } if policy == Policy::Online => {
                 sampler.read(hash, now, size.map_or(Read::Miss, |size| Read::Hit(bytes(size))));
             }
@@ -68,7 +122,7 @@ impl MissCurve {
                 sampler.change(hash, u32::try_from(more).unwrap_or(u32::MAX), expires);
             }
             Noted::Deleted { hash } => sampler.delete(hash),
-        });
+        }));
     }
 }
 
@@ -87,7 +141,7 @@ pub(crate) enum Noted {
 
 impl std::fmt::Debug for MissCurve {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("MissCurve").field("sampled_one_in", &SAMPLED_ONE_IN).finish_non_exhaustive()
+        f.debug_struct("MissCurve").finish_non_exhaustive()
     }
 }
 

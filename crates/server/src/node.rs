@@ -22,7 +22,7 @@ use crate::feed::{Answering, Answers, Readers};
 use crate::limits::{Allowance, Refused};
 use crate::live::Live;
 use crate::login_failures::LoginFailures;
-use crate::miss_curve::{self, MissCurve, Noted};
+use crate::miss_curve::{self, Choice, MissCurve, Noted};
 pub use crate::peer::{Commands, Peer, SocketKind};
 use crate::prefixes::Prefixes;
 pub use crate::settings::{ClientVersions, NodeSettings};
@@ -242,20 +242,20 @@ impl Node {
     }
 
     /// Tells the curve what became of a sampled key.
-    pub(crate) fn note_for_curve(&self, policy: Policy, noted: Noted) {
+    pub(crate) fn note_for_curve(&self, policy: Policy, choice: &Choice, noted: Noted) {
         if self.keeps_miss_curve() {
-            self.miss_curve.note(self.clock.now(), || self.registry.served(), policy, noted);
+            self.miss_curve.note(self.clock.now(), || self.registry.served(), policy, choice, noted);
         }
     }
 
-    /// Tells it that all items are gone.
-    pub(crate) fn note_flush_for_curve(&self) {
-        self.miss_curve.deleted_all();
+    /// Tells it that all items are gone from the Unix second `second` on.
+    pub(crate) fn note_flush_for_curve(&self, second: u32) {
+        self.miss_curve.flush(second, self.clock.now());
     }
 
     /// The curve; `None` if none is kept, or nothing was counted.
     pub(crate) fn told_curve(&self) -> Option<miss_curve::Told> {
-        if self.keeps_miss_curve() { self.miss_curve.told(self.registry.served()) } else { None }
+        if self.keeps_miss_curve() { self.miss_curve.told(self.clock.now(), self.registry.served()) } else { None }
     }
 
     /// Whether it keeps that: where keys go to other nodes, these have one each.

@@ -166,7 +166,7 @@ fn the_curve_of_misses_is_told_by_items_and_by_bytes() {
     assert_eq!(told["items"], 0, "{told}");
     client.send("stats mrc\r\n");
     let listed = client.receive_until("END\r\n");
-    assert!(listed.contains("STAT mrc_enabled yes\r\n") && listed.contains("STAT sampled_one_in 64\r\n"), "{listed}");
+    assert!(listed.contains("STAT mrc_enabled yes\r\n") && listed.contains("STAT sampled_one_in 32\r\n"), "{listed}");
     assert!(listed.contains("STAT bytes:") && listed.contains("STAT items:"), "{listed}");
     assert!(metrics(&server).get("moneta_working_set_bytes{above=\"0.01\"}") > 0.0);
 

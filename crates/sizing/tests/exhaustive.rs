@@ -7,7 +7,7 @@ use std::collections::{HashMap, VecDeque};
 use std::path::Path;
 use std::sync::OnceLock;
 
-use moneta_curve::{Exact, Read, Room, Sampler, Served, is_sampled};
+use moneta_curve::{Exact, Read, Room, Sampler, Served};
 use moneta_sizing::costs::{
     GIB, NODE_MEMORY, NODE_RAM, RAM_ITEM, REGION, REGION_BUFFERS, SPARE_REGIONS, SSD_BYTE_RAM, SSD_ITEM, SSD_ITEM_RAM,
 };
@@ -121,7 +121,7 @@ fn compare(name: &str, gets: &[(u64, u32)]) {
         let is_hit = exact.read(key, size.into()).is_some_and(|needed| needed < RAM);
         *(if is_hit { &mut served.hits } else { &mut served.misses }) += 1;
         let hash = hash(key);
-        if is_sampled(hash) {
+        if sampler.sampled().has(hash) {
             sampler.read(hash, 0, if is_hit { Read::Hit(size) } else { Read::Miss });
             if !is_hit {
                 sampler.write(hash, size, 0);

@@ -6,7 +6,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use moneta_admin::answer;
-use moneta_curve::{HALF_LIFE, SAMPLED_ONE_IN};
+use moneta_curve::HALF_LIFE;
 use serde_json::json;
 
 use super::Shown;
@@ -20,7 +20,7 @@ pub(super) async fn miss_curve(State(shown): State<Arc<Shown>>) -> Response {
         None => json!({ "on": node.keeps_miss_curve() }),
         Some(told) => json!({
             "on": true,
-            "sampled_one_in": SAMPLED_ONE_IN,
+            "sampled_one_in": told.sampled_one_in,
             "half_life_seconds": HALF_LIFE,
             "item_overhead_bytes": ITEM_BYTES,
             "memory_bytes": told.memory,

@@ -6,7 +6,7 @@ use moneta_protocol::refusal::Forget;
 use moneta_protocol::reply::Reply;
 use moneta_store::request::{Arithmetic, Delete, Exptime, Write, WriteMode};
 use moneta_store::{
-    Deleted, ErrorKind, Key, Number, Op, Outcome, Step, StoreError, Unseen, Version, Written, component,
+    Deleted, ErrorKind, Expiry, Key, Number, Op, Outcome, Step, StoreError, Unseen, Version, Written, component,
 };
 
 use super::key::stored_key;
@@ -253,9 +253,7 @@ impl Session {
         if !worker.node.live.answers_flush() {
             return super::admin::not_allowed(style, "flush_all", self.out(output));
         }
-        if delay == Exptime::NEVER {
-            worker.node.note_flush_for_curve();
-        }
+        worker.node.note_flush_for_curve(Expiry::resolve(delay, worker.node.clock.now()).0);
         match component::flush(&worker.store, &worker.cx, delay) {
             Step::Done(outcome) => answer_flush(worker, style, outcome, self.out(output)),
             Step::Wait(future) => self.park(worker, Waiting::Flush { future }, Ticket::new(&[], style), 0),

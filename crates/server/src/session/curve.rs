@@ -1,7 +1,6 @@
 //! What the curve of misses over RAM is told of requests on sampled keys. Of the others it costs two instructions: a test of the hash
 //! that the store needs anyway, and a branch.
 
-use moneta_curve::is_sampled;
 use moneta_store::request::{Delete, Exptime, Retrieve, Write, WriteMode};
 use moneta_store::{Expiry, Lookup, Policy, StoreError, Written};
 
@@ -11,7 +10,7 @@ use crate::miss_curve::Noted;
 /// A read of the key with this hash ended; `size`: bytes of key and value, if it is a hit.
 #[inline(always)]
 pub(super) fn read(worker: &Worker, hash: u64, request: &Retrieve, size: Option<usize>) {
-    if is_sampled(hash) {
+    if worker.counters.for_curve.has(hash) {
         sampled_read(worker, hash, request, size);
     }
 }
@@ -42,7 +41,8 @@ fn sampled_read(worker: &Worker, hash: u64, request: &Retrieve, size: Option<usi
 /// A write ended; `size`: bytes of the key and of what was sent.
 #[inline(always)]
 pub(super) fn write(worker: &Worker, hash: u64, request: &Write, size: usize, outcome: &Result<Written, StoreError>) {
-    if is_sampled(hash) && matches!(outcome, Ok(Written::Stored { .. } | Written::Unchanged { .. })) {
+    if worker.counters.for_curve.has(hash) && matches!(outcome, Ok(Written::Stored { .. } | Written::Unchanged { .. }))
+    {
         sampled_write(worker, hash, request, size);
     }
 }
@@ -50,7 +50,7 @@ pub(super) fn write(worker: &Worker, hash: u64, request: &Write, size: usize, ou
 /// A write was begun that has to wait. Most that wait are stored.
 #[inline(always)]
 pub(super) fn write_late(worker: &Worker, hash: u64, request: &Write, size: usize) {
-    if is_sampled(hash) && request.mode == WriteMode::Set && request.compare.is_none() {
+    if worker.counters.for_curve.has(hash) && request.mode == WriteMode::Set && request.compare.is_none() {
         sampled_write(worker, hash, request, size);
     }
 }
@@ -71,7 +71,7 @@ fn sampled_write(worker: &Worker, hash: u64, request: &Write, size: usize) {
 /// A delete was begun.
 #[inline(always)]
 pub(super) fn delete(worker: &Worker, hash: u64, request: &Delete) {
-    if is_sampled(hash) && !request.invalidate && request.compare.is_none() {
+    if worker.counters.for_curve.has(hash) && !request.invalidate && request.compare.is_none() {
         note(worker, Noted::Deleted { hash });
     }
 }
@@ -79,7 +79,7 @@ pub(super) fn delete(worker: &Worker, hash: u64, request: &Delete) {
 /// A number was changed.
 #[inline(always)]
 pub(super) fn arithmetic(worker: &Worker, hash: u64) {
-    if is_sampled(hash) {
+    if worker.counters.for_curve.has(hash) {
         note(worker, Noted::Changed { hash, more: 0, expires: None });
     }
 }
@@ -87,7 +87,7 @@ pub(super) fn arithmetic(worker: &Worker, hash: u64) {
 #[cold]
 #[inline(never)]
 fn note(worker: &Worker, noted: Noted) {
-    worker.node.note_for_curve(worker.cx.policy(), noted);
+    worker.node.note_for_curve(worker.cx.policy(), &worker.counters.for_curve, noted);
 }
 
 /// When an item expires, as the curve has it: 0 for never.

@@ -4,7 +4,7 @@ use moneta_protocol::command::Style;
 use moneta_protocol::encode;
 use moneta_protocol::reply::Reply;
 use moneta_store::request::{Delete, Exptime, Write};
-use moneta_store::versions::Floor;
+use moneta_store::versions::{Floor, Floors};
 use moneta_store::{ItemRef, Key, Newer, Op, Outcome, Put, Step, StoreError, Unseen, Value, Version, component};
 
 use super::change::{self, answer_delete, answer_flush, answer_write, count_meta};
@@ -143,6 +143,9 @@ impl Session {
         if is_ahead(worker, floor.version) {
             return answer_flush(worker, style, Err(StoreError::clock_ahead()), self.out(output));
         }
+        if !floors(worker).knows(&floor) {
+            worker.node.note_flush_for_curve(floor.second);
+        }
         match component::floor(&worker.store, &worker.cx, floor) {
             Step::Done(outcome) => answer_flush(worker, style, outcome, self.out(output)),
             Step::Wait(future) => self.park(worker, Waiting::Flush { future }, Ticket::new(&[], style), 0),
@@ -150,9 +153,13 @@ impl Session {
     }
 }
 
+/// The flushes that the store knows of.
+fn floors(worker: &Worker) -> Floors {
+    worker.store.parts().flush.map_or_else(Floors::default, |flush| flush.floors())
+}
+
 /// Whether the version of a flush is further ahead of the clock than a node takes: it would be above every write until then. One
 /// that is known changes nothing.
 fn is_ahead(worker: &Worker, version: Version) -> bool {
-    let newest = worker.store.parts().flush.map_or(Version::ZERO, |flush| flush.floors().newest);
-    version > newest && version.millis() > worker.node.clock.millis() + worker.node.settings.skew_max
+    version > floors(worker).newest && version.millis() > worker.node.clock.millis() + worker.node.settings.skew_max
 }

@@ -1,6 +1,6 @@
 //! `stats mrc`: the curve of misses over RAM.
 
-use moneta_curve::{Curve, HALF_LIFE, Room, SAMPLED_ONE_IN};
+use moneta_curve::{Curve, HALF_LIFE, Room};
 
 use super::lister::Lister;
 use crate::node::Node;
@@ -10,7 +10,7 @@ pub(super) fn miss_curve(node: &Node, lister: &mut Lister<'_>) {
     lister.put_flag("mrc_enabled", node.keeps_miss_curve());
     let Some(told) = node.told_curve() else { return };
     let curve = &told.curve;
-    lister.put("sampled_one_in", SAMPLED_ONE_IN);
+    lister.put("sampled_one_in", told.sampled_one_in);
     lister.put("half_life", HALF_LIFE);
     lister.put("gets", curve.gets as u64);
     lister.put("items", told.footprint.0);

@@ -2,6 +2,7 @@
 
 mod admin;
 mod binary;
+mod curve;
 mod limits;
 mod login;
 mod observe;

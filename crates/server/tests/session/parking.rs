@@ -25,7 +25,7 @@ use crate::talk::{HIGH_WATER, NOW, worker_on};
 
 /// Gates of requests that wait, in the order the requests came. An open one is true.
 #[derive(Clone, Default)]
-struct Gates(Arc<Mutex<VecDeque<Arc<Gate>>>>);
+pub struct Gates(Arc<Mutex<VecDeque<Arc<Gate>>>>);
 
 /// Whether it is open, and who is woken when it opens.
 type Gate = Mutex<(bool, Option<Waker>)>;
@@ -46,14 +46,14 @@ impl Gates {
         }))
     }
 
-    fn open(&self, index: usize) {
+    pub fn open(&self, index: usize) {
         let gate = self.0.lock().unwrap().remove(index).unwrap();
         let mut gate = gate.lock().unwrap();
         gate.0 = true;
         gate.1.take().into_iter().for_each(Waker::wake);
     }
 
-    fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.0.lock().unwrap().len()
     }
 }
@@ -118,7 +118,7 @@ impl Flush for ParkingStore {
     }
 }
 
-fn parking() -> (Worker, Gates) {
+pub fn parking() -> (Worker, Gates) {
     let clock = Arc::new(Clock::manual(NOW));
     let gates = Gates::default();
     let store = ParkingStore { model: ModelStore::new(Arc::clone(&clock), 1 << 20), gates: gates.clone() };

@@ -13,7 +13,7 @@ use crate::talk::{HIGH_WATER, NOW, Talk, worker_on};
 
 const ITEM_MAX: usize = 100_000;
 
-fn node(cluster: bool) -> (Worker, Arc<Clock>) {
+pub fn node(cluster: bool) -> (Worker, Arc<Clock>) {
     node_that(cluster, ClientVersions::Taken)
 }
 
@@ -35,7 +35,7 @@ fn node_that(cluster: bool, client_versions: ClientVersions) -> (Worker, Arc<Clo
 }
 
 /// A version of this many milliseconds after the start.
-fn at(millis: u64) -> u64 {
+pub fn at(millis: u64) -> u64 {
     Version::at(u64::from(NOW) * 1000 + millis).0 + 5
 }
 
