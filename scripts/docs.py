@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Makes the manual, one site of all pages, by mdbook: docs.py FOLDER. Its parts and their order are those of docs/README.md.
+"""Makes the manual, one site of all pages, by mdbook. Its parts and their order are those of docs/README.md.
 
 Fails if a page of docs/ is not in that, if a link of the site leads nowhere in it, or if a page would load anything from
 elsewhere. The site works from files, without a server.
 """
 
+import argparse
 import html.parser
 import os
 import pathlib
@@ -131,7 +132,9 @@ def faults(site):
 
 
 def main():
-    out = pathlib.Path(sys.argv[1]).resolve()
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("folder", type=pathlib.Path, help="where the site goes; what was there is removed")
+    out = arguments.parse_args().folder.resolve()
     mdbook = subprocess.run([ROOT / "scripts/tool.sh", "mdbook"], check=True, capture_output=True, text=True).stdout.strip()
     with tempfile.TemporaryDirectory() as work:
         work = pathlib.Path(work)

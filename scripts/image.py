@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Makes an OCI image of a program that is built, without a daemon: image.py PROGRAM FILE.tar.
+"""Makes an OCI image of a program that is built, without a daemon.
 
 The image has the program, the libraries that it is linked to, the authorities that this machine believes, and a user; no shell. The
 file is an OCI layout in a tar, with the list that `docker load` and `podman load` take names from, as `docker save` writes it. The same
 program makes the same bytes.
 """
 
+import argparse
 import gzip
 import hashlib
 import io
@@ -15,7 +16,6 @@ import pathlib
 import platform
 import re
 import subprocess
-import sys
 import tarfile
 
 USER = 65532
@@ -67,7 +67,10 @@ def layer(program):
 
 
 def main():
-    program, out = sys.argv[1:]
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("program")
+    arguments.add_argument("out", metavar="FILE.tar")
+    program, out = vars(arguments.parse_args()).values()
     root = pathlib.Path(__file__).resolve().parent.parent
     # With the commit in brackets, where it was built with one.
     version = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout.split(maxsplit=1)[1].strip()

@@ -23,16 +23,12 @@ import time
 from contextlib import ExitStack
 from pathlib import Path
 
+from processes import free_port
+
 VALUE = 1000
 RATE = 2000
 SECONDS = 20
 TICKS = os.sysconf("SC_CLK_TCK")
-
-
-def free_port():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
 
 
 class Process:

@@ -14,41 +14,19 @@ import sys
 import tempfile
 import threading
 import time
-import urllib.request
+
+from processes import ENVIRONMENT, free_port, page, until
 
 BIN = os.environ["MONETA_BIN"]
-# Long enough for a loaded machine; reached only when something is wrong.
-PATIENCE = 120
 # Keys that all clients read, and how many requests one has under way.
 KEYS, BATCH = 2_000, 10
 # How long it is looked on after each step, in seconds.
 AFTER = 5
-ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith("MONETA_")}
-
-
-def until(what, holds):
-    end = time.monotonic() + PATIENCE
-    while True:
-        found = holds()
-        if found:
-            return found
-        if time.monotonic() > end:
-            raise TimeoutError(f"never came true: {what}")
-        time.sleep(0.1)
 
 
 def get(url):
-    try:
-        with urllib.request.urlopen(url, timeout=5) as answer:
-            return json.load(answer)
-    except (OSError, ValueError):
-        return {}
-
-
-def free_port():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
+    """A page of JSON; nothing where it cannot be had."""
+    return json.loads(page(url) or "{}")
 
 
 class Client:

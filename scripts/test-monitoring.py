@@ -13,38 +13,12 @@ import tempfile
 import threading
 import time
 import urllib.parse
-import urllib.request
+
+from processes import ENVIRONMENT, free_port, page, until
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 MONITORING = ROOT / "deploy/monitoring"
 BIN = os.environ.get("MONETA_BIN", str(ROOT / "target/debug/moneta"))
-# Long enough for a loaded machine; reached only when something is wrong.
-PATIENCE = 90
-
-
-def free_port():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
-
-
-def until(what, holds):
-    end = time.monotonic() + PATIENCE
-    while True:
-        found = holds()
-        if found:
-            return found
-        if time.monotonic() > end:
-            sys.exit(f"never came true: {what}")
-        time.sleep(0.2)
-
-
-def get(url):
-    try:
-        with urllib.request.urlopen(url, timeout=10) as answer:
-            return answer.read().decode()
-    except OSError:
-        return None
 
 
 class Processes:
@@ -54,9 +28,8 @@ class Processes:
         self.folder, self.running = folder, []
 
     def start(self, *arguments):
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("MONETA_")}
         log = open(self.folder / f"log-{len(self.running)}", "wb")
-        process = subprocess.Popen(arguments, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=environment)
+        process = subprocess.Popen(arguments, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=ENVIRONMENT)
         self.running.append((arguments, process, log))
         return process
 
@@ -130,11 +103,11 @@ def scrape(folder, processes, ends):
     replicas = [f'[[replica]]\nname = "{zone}"\nzone = "{zone}"\nnodes = ["127.0.0.1:{port}"]\n' for zone, (port, _) in zip("ab", nodes)]
     topology.write_text("epoch = 1\n" + "".join(replicas))
     for _, admin in nodes:
-        until("a node is ready", lambda: get(f"http://127.0.0.1:{admin}/readyz"))
+        until("a node is ready", lambda: page(f"http://127.0.0.1:{admin}/readyz"))
     proxy = processes.moneta("proxy", "--topology", str(topology), "--zone", "a")
     admins = [admin for _, admin in [*nodes, ssd, tls, proxy]]
     for admin in admins:
-        until(f"port {admin} is ready", lambda: processes.alive() or get(f"http://127.0.0.1:{admin}/readyz"))
+        until(f"port {admin} is ready", lambda: processes.alive() or page(f"http://127.0.0.1:{admin}/readyz"))
     for port, size in ((nodes[0][0], 100), (ssd[0], 4000), (proxy[0], 300)):
         threading.Thread(target=load, args=(port, ends, size), daemon=True).start()
 
@@ -149,14 +122,14 @@ def scrape(folder, processes, ends):
     subprocess.run(["promtool", "check", "config", path], check=True)
     # Prometheus' own linter of what is served.
     for admin in admins:
-        linted = subprocess.run(["promtool", "check", "metrics"], input=get(f"http://127.0.0.1:{admin}/metrics"), text=True, capture_output=True)
+        linted = subprocess.run(["promtool", "check", "metrics"], input=page(f"http://127.0.0.1:{admin}/metrics"), text=True, capture_output=True)
         if linted.returncode:
             sys.exit(f"promtool check metrics: {linted.stdout}{linted.stderr}")
     processes.start("prometheus", f"--config.file={path}", f"--storage.tsdb.path={folder}/tsdb", f"--web.listen-address=127.0.0.1:{web}")
-    until("Prometheus is ready", lambda: get(f"http://127.0.0.1:{web}/-/ready"))
+    until("Prometheus is ready", lambda: page(f"http://127.0.0.1:{web}/-/ready"))
 
     def result(query):
-        answer = get(f"http://127.0.0.1:{web}/api/v1/query?" + urllib.parse.urlencode({"query": query}))
+        answer = page(f"http://127.0.0.1:{web}/api/v1/query?" + urllib.parse.urlencode({"query": query}))
         return json.loads(answer)["data"]["result"] if answer else []
 
     until("all are scraped", lambda: len(result('up{job="moneta"} == 1')) == len(admins))
@@ -165,7 +138,7 @@ def scrape(folder, processes, ends):
         # A ratio without a denominator is a sample, too, and no number.
         is_number = lambda: any(sample["value"][1] != "NaN" for sample in result(probe["query"]))
         until(f"{probe['of']} has samples: {probe['query']}", is_number)
-    rules = json.loads(get(f"http://127.0.0.1:{web}/api/v1/rules"))["data"]["groups"][0]["rules"]
+    rules = json.loads(page(f"http://127.0.0.1:{web}/api/v1/rules"))["data"]["groups"][0]["rules"]
     unwell = [rule["name"] for rule in rules if rule["health"] != "ok"]
     if unwell:
         sys.exit(f"rules that cannot be evaluated: {unwell}")
