@@ -8,6 +8,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use crate::assets::address;
 pub(crate) use crate::visit::Tab;
 use crate::visit::Visit;
+use crate::words::whole;
 
 /// No script, style, image or connection but those of this process; no frame round it; forms go nowhere else.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
@@ -202,4 +203,30 @@ pub(crate) fn pager(here: &str, page: usize, pages: usize) -> Markup {
 /// A number with what it is of.
 pub(crate) fn figure(word: &str, number: &str, class: &str) -> Markup {
     html! { div.figure.(class) { dt { (word) } dd { (number) } } }
+}
+
+/// The head of a list that may be filtered: how many there are, and what a filter looks at.
+pub(crate) fn headed(visit: &Visit, id: &str, title: &str, count: usize, filter: &str, looks_at: &str) -> Markup {
+    html! {
+        div.headed {
+            h2 id=(id) { (title) " " span.count { (whole(count as u64)) } }
+            form.filter method="get" action=(visit.here) role="search" {
+                input id="filter" type="search" name="filter" value=(filter) placeholder="Filter  /" aria-label={ "Filter by " (looks_at) } hx-preserve="true";
+            }
+        }
+    }
+}
+
+/// A form that changes something: `fields` are between its token and its button.
+pub(crate) fn act(visit: &Visit, id: &str, title: &str, action: &str, fields: &Markup, button: &str) -> Markup {
+    html! {
+        section aria-labelledby=(id) {
+            h2 id=(id) { (title) }
+            form.act method="post" action=(action) {
+                input type="hidden" name="token" value=(visit.token);
+                (fields)
+                button type="submit" { (button) }
+            }
+        }
+    }
 }

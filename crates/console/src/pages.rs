@@ -22,6 +22,7 @@ use moneta_admin::{ClientAddress, Principal, Role, Route};
 use moneta_control::leases::Moment;
 use moneta_control::state::State;
 use moneta_control::{Refusal, Who, history};
+use serde::Deserialize;
 
 use crate::console::Console;
 use crate::layout;
@@ -126,6 +127,23 @@ impl Console {
         }
         let why = "This form is not of a page of this session. Load the page again, and send it once more.";
         Err(Box::new(layout::refusal(403, why)))
+    }
+}
+
+/// What a list is asked for.
+#[derive(Deserialize)]
+struct Listed {
+    /// Words that its rows are to have, as they were written.
+    #[serde(default)]
+    filter: String,
+    #[serde(default)]
+    page: usize,
+}
+
+impl Listed {
+    /// The filter as it is looked for.
+    fn words(&self) -> String {
+        self.filter.trim().to_lowercase()
     }
 }
 

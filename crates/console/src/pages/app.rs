@@ -17,7 +17,7 @@ use super::{APART_WITHIN, Visit, refused};
 use crate::app::{AppView, Copy, Place, Seen};
 use crate::console::Console;
 use crate::drift::Drift;
-use crate::layout::{Tab, encoded, figure, fragment, page, pager, path, refusal};
+use crate::layout::{Tab, act, encoded, figure, fragment, page, pager, path, refusal};
 use crate::nodes::AT_ONCE;
 use crate::ring::{self, Arc as RingArc};
 use crate::words::{ago, micros, number, percent, short, whole};
@@ -292,18 +292,13 @@ fn cells(vitals: &Value) -> Markup {
 }
 
 fn drain_form(visit: &Visit, environment: &str, app: &str, view: &AppView) -> Markup {
-    html! {
-        section aria-labelledby="drain" {
-            h2 id="drain" { "Drain a replica" }
-            form.act method="post" action=(path(environment, &["apps", app, "drain"])) {
-                input type="hidden" name="token" value=(visit.token);
-                label { "Replica" select name="replica" { @for copy in &view.copies { option value=(copy.name) { (copy.name) " (" (copy.zone) ")" } } } }
-                label { "Proxies" select name="on" { option value="true" { "ask its nodes no more" } option value="false" { "ask them again" } } }
-                label { "Why" input name="why" required maxlength="500" autocomplete="off"; }
-                button type="submit" { "Change the topology" }
-            }
-        }
-    }
+    let fields = html! {
+        label { "Replica" select name="replica" { @for copy in &view.copies { option value=(copy.name) { (copy.name) " (" (copy.zone) ")" } } } }
+        label { "Proxies" select name="on" { option value="true" { "ask its nodes no more" } option value="false" { "ask them again" } } }
+        label { "Why" input name="why" required maxlength="500" autocomplete="off"; }
+    };
+    let action = path(environment, &["apps", app, "drain"]);
+    act(visit, "drain", "Drain a replica", &action, &fields, "Change the topology")
 }
 
 #[derive(Deserialize)]

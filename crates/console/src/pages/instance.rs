@@ -14,7 +14,7 @@ use serde_json::Value;
 use super::{Visit, refused};
 use crate::app::{Seen, seen};
 use crate::console::Console;
-use crate::layout::{Tab, figure, fragment, page, path, refusal};
+use crate::layout::{Tab, act, figure, fragment, page, path, refusal};
 use crate::words::{ago, bytes, lasting, micros, number, percent, short, whole};
 
 const PATH: &str = "/console/{environment}/apps/{app}/instances/{id}";
@@ -280,20 +280,14 @@ fn text(value: &Value) -> String {
 }
 
 fn override_form(visit: &Visit, own: &str, one: &Seen) -> Markup {
-    html! {
-        section aria-labelledby="word" {
-            h2 id="word" { "An operator's word" }
-            form.act method="post" action={ (own) "/override" } {
-                input type="hidden" name="token" value=(visit.token);
-                label { "It is" select name="status" {
-                    option value="OUT_OF_SERVICE" { "out of service" } option value="UP" { "up" } option value="DOWN" { "down" } option value="STARTING" { "starting" }
-                    @if one.is_overridden { option value="" selected { "what it says itself" } }
-                } }
-                label { "Why" input name="why" maxlength="500" autocomplete="off"; }
-                button type="submit" { "Set" }
-            }
-        }
-    }
+    let fields = html! {
+        label { "It is" select name="status" {
+            option value="OUT_OF_SERVICE" { "out of service" } option value="UP" { "up" } option value="DOWN" { "down" } option value="STARTING" { "starting" }
+            @if one.is_overridden { option value="" selected { "what it says itself" } }
+        } }
+        label { "Why" input name="why" maxlength="500" autocomplete="off"; }
+    };
+    act(visit, "word", "An operator's word", &format!("{own}/override"), &fields, "Set")
 }
 
 #[derive(Deserialize)]

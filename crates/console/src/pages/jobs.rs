@@ -12,9 +12,9 @@ use moneta_control::{Refusal, Who};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{Visit, refused};
+use super::{Listed, Visit, refused};
 use crate::console::Console;
-use crate::layout::{Tab, encoded, figure, page, pager, path};
+use crate::layout::{Tab, act, encoded, figure, headed, page, pager, path};
 use crate::words::{ago, cut, number, percent, whole};
 
 /// Jobs, and tasks of one, on a page.
@@ -34,25 +34,17 @@ pub(super) fn routes(console: &Arc<Console>) -> Vec<Route> {
     ]
 }
 
-#[derive(Deserialize)]
-struct Asked {
-    #[serde(default)]
-    filter: String,
-    #[serde(default)]
-    page: usize,
-}
-
 async fn jobs(
     State(console): State<Arc<Console>>,
     Path(environment): Path<String>,
     visit: Visit,
-    Query(asked): Query<Asked>,
+    Query(asked): Query<Listed>,
 ) -> Response {
     let all = match console.control.jobs(&environment, None) {
         Ok(all) => all,
         Err(why) => return refused(&why),
     };
-    let filter = asked.filter.trim().to_lowercase();
+    let filter = asked.words();
     let named = |one: &Value| ["id", "kind", "app", "state"].map(|name| text(&one[name])).join(" ").to_lowercase();
     let all: Vec<&Value> = all["jobs"].as_array().into_iter().flatten().collect();
     let met: Vec<&Value> = all.iter().copied().filter(|one| named(one).contains(&filter)).collect();
@@ -63,12 +55,7 @@ async fn jobs(
         h1 { "Jobs" }
         div id="live" hx-get=(format!("{here}&page={at}")) hx-select="#live" hx-swap="outerHTML" hx-trigger="fleet from:body" {
             section aria-labelledby="jobs" {
-                div.headed {
-                    h2 id="jobs" { "Jobs " span.count { (whole(met.len() as u64)) } }
-                    form.filter method="get" action=(visit.here) role="search" {
-                        input id="filter" type="search" name="filter" value=(asked.filter) placeholder="Filter  /" aria-label="Filter by id, kind, app or state" hx-preserve="true";
-                    }
-                }
+                (headed(&visit, "jobs", "Jobs", met.len(), &asked.filter, "id, kind, app or state"))
                 table.rows {
                     thead { tr { th scope="col" { "job" } th scope="col" { "app" } th scope="col" { "state" } th scope="col" { "done" } th.number scope="col" { "tasks" } th scope="col" { "begun" } th scope="col" { "by" } th scope="col" { "why" } } }
                     tbody { @for one in met.iter().skip(at * JOBS).take(JOBS) { (line(&environment, one)) } }
@@ -122,7 +109,7 @@ async fn job(
     State(console): State<Arc<Console>>,
     Path(OfJob { environment, id }): Path<OfJob>,
     visit: Visit,
-    Query(asked): Query<Asked>,
+    Query(asked): Query<Listed>,
 ) -> Response {
     let job = match console.control.job(&environment, &id) {
         Ok(job) => job,
@@ -190,17 +177,11 @@ fn task_line(task: &Value) -> Markup {
 }
 
 fn form(visit: &Visit) -> Markup {
-    html! {
-        section aria-labelledby="steer" {
-            h2 id="steer" { "Tell it" }
-            form.act method="post" action=(visit.here) {
-                input type="hidden" name="token" value=(visit.token);
-                label { "What" select name="order" { option value="pause" { "pause" } option value="resume" { "resume" } option value="cancel" { "cancel" } } }
-                label { "Why" input name="why" required maxlength="500" autocomplete="off"; }
-                button type="submit" { "Tell it" }
-            }
-        }
-    }
+    let fields = html! {
+        label { "What" select name="order" { option value="pause" { "pause" } option value="resume" { "resume" } option value="cancel" { "cancel" } } }
+        label { "Why" input name="why" required maxlength="500" autocomplete="off"; }
+    };
+    act(visit, "steer", "Tell it", &visit.here, &fields, "Tell it")
 }
 
 #[derive(Deserialize)]

@@ -10,10 +10,10 @@ use moneta_admin::{Right, Role, Route, answer};
 use moneta_control::Who;
 use serde::Deserialize;
 
-use super::{Visit, refused};
+use super::{Listed, Visit, refused};
 use crate::console::Console;
 use crate::fleet::{AppLine, Fleet, Sums};
-use crate::layout::{Tab, encoded, figure, page, pager, path};
+use crate::layout::{Tab, encoded, figure, headed, page, pager, path};
 use crate::words::{ago, micros, short, whole};
 
 /// Apps on a page.
@@ -45,14 +45,6 @@ async fn first(State(console): State<Arc<Console>>, headers: HeaderMap) -> Respo
 }
 
 #[derive(Deserialize)]
-struct Asked {
-    #[serde(default)]
-    filter: String,
-    #[serde(default)]
-    page: usize,
-}
-
-#[derive(Deserialize)]
 struct OfApp {
     #[serde(default)]
     app: String,
@@ -66,7 +58,7 @@ async fn series(
     answer::json(axum::http::StatusCode::OK, &console.series.columns(&environment, &asked.app))
 }
 
-async fn overview(State(console): State<Arc<Console>>, mut visit: Visit, Query(asked): Query<Asked>) -> Response {
+async fn overview(State(console): State<Arc<Console>>, mut visit: Visit, Query(asked): Query<Listed>) -> Response {
     let environment = visit.environment.clone();
     let fleet = console.view(&mut visit, move |state, now| Fleet::of(state, now, &environment)).await;
     let fleet = match fleet {
@@ -91,8 +83,8 @@ async fn overview(State(console): State<Arc<Console>>, mut visit: Visit, Query(a
 }
 
 /// What changes while the page is looked at.
-fn live(visit: &Visit, fleet: &Fleet, asked: &Asked) -> Markup {
-    let filter = asked.filter.trim().to_lowercase();
+fn live(visit: &Visit, fleet: &Fleet, asked: &Listed) -> Markup {
+    let filter = asked.words();
     let mut apps: Vec<&AppLine> = fleet.apps.iter().filter(|app| app.name.to_lowercase().contains(&filter)).collect();
     // The worst first; the order of names within.
     apps.sort_by_key(|app| std::cmp::Reverse(app.health()));
@@ -118,12 +110,7 @@ fn live(visit: &Visit, fleet: &Fleet, asked: &Asked) -> Markup {
                 }
             }
             section aria-labelledby="apps" {
-                div.headed {
-                    h2 id="apps" { "Apps " span.count { (whole(apps.len() as u64)) } }
-                    form.filter method="get" action=(visit.here) role="search" {
-                        input id="filter" type="search" name="filter" value=(asked.filter) placeholder="Filter apps  /" aria-label="Filter apps by name" hx-preserve="true";
-                    }
-                }
+                (headed(visit, "apps", "Apps", apps.len(), &asked.filter, "name"))
                 (table(visit, shown.copied()))
                 @if apps.is_empty() {
                     p.empty { @if fleet.apps.is_empty() { "Nothing has registered yet." } @else { "No app has this in its name." } }

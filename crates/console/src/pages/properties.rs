@@ -14,9 +14,9 @@ use moneta_control::{Refusal, Who};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{Visit, refused};
+use super::{Listed, Visit, refused};
 use crate::console::Console;
-use crate::layout::{Tab, encoded, figure, page, pager, path};
+use crate::layout::{Tab, act, encoded, figure, headed, page, pager, path};
 use crate::words::{cut, whole};
 
 /// Values on a page, and of the rest at most.
@@ -39,14 +39,6 @@ pub(super) fn routes(console: &Arc<Console>) -> Vec<Route> {
     ]
 }
 
-#[derive(Deserialize)]
-struct Asked {
-    #[serde(default)]
-    filter: String,
-    #[serde(default)]
-    page: usize,
-}
-
 /// A value as it is shown.
 struct Line {
     scope: String,
@@ -63,7 +55,7 @@ async fn properties(
     State(console): State<Arc<Console>>,
     Path(environment): Path<String>,
     visit: Visit,
-    Query(asked): Query<Asked>,
+    Query(asked): Query<Listed>,
 ) -> Response {
     match shown(&console, &environment, &visit, &asked).await {
         Ok(body) => page(&visit, Tab::Properties, "Properties", &body),
@@ -71,8 +63,8 @@ async fn properties(
     }
 }
 
-async fn shown(console: &Console, environment: &str, visit: &Visit, asked: &Asked) -> Result<Markup, Refusal> {
-    let filter = asked.filter.trim().to_lowercase();
+async fn shown(console: &Console, environment: &str, visit: &Visit, asked: &Listed) -> Result<Markup, Refusal> {
+    let filter = asked.words();
     let (version, all) = console.control.look(|state, _| {
         let known = state.environment(environment).map(|of| &of.properties);
         let lines = known.into_iter().flat_map(|known| &known.values).map(|((scope, name), (_, property))| Line {
@@ -103,12 +95,7 @@ async fn shown(console: &Console, environment: &str, visit: &Visit, asked: &Aske
             (troubles(environment, &status))
             (rolling(visit, environment, &rollouts))
             section aria-labelledby="values" {
-                div.headed {
-                    h2 id="values" { "Values " span.count { (whole(lines.len() as u64)) } }
-                    form.filter method="get" action=(visit.here) role="search" {
-                        input id="filter" type="search" name="filter" value=(asked.filter) placeholder="Filter  /" aria-label="Filter by scope or name" hx-preserve="true";
-                    }
-                }
+                (headed(visit, "values", "Values", lines.len(), &asked.filter, "scope or name"))
                 (values(lines.into_iter().skip(number * VALUES).take(VALUES)))
                 @if set == 0 { p.empty { "Nothing is set: options have what their processes were started with." } }
                 (pager(&here, number, pages))
@@ -272,20 +259,14 @@ fn history(visit: &Visit, environment: &str, in_force: u64, versions: &[Version]
 }
 
 fn form(visit: &Visit, environment: &str) -> Markup {
-    html! {
-        section aria-labelledby="set" {
-            h2 id="set" { "Set a value" }
-            form.act method="post" action=(path(environment, &["properties"])) {
-                input type="hidden" name="token" value=(visit.token);
-                label { "Scope" input name="scope" required maxlength="300" autocomplete="off" placeholder="global, zone=a, app=feed"; }
-                label { "Name" input name="name" required maxlength="128" autocomplete="off" placeholder="node_timeout"; }
-                label { "Value, or nothing to take it away" input name="value" maxlength="4000" autocomplete="off"; }
-                label { "How" select name="how" { option value="rollout" { "one instance, one zone, all" } option value="now" { "all at once" } } }
-                label { "Why" input name="why" required maxlength="500" autocomplete="off"; }
-                button type="submit" { "Set" }
-            }
-        }
-    }
+    let fields = html! {
+        label { "Scope" input name="scope" required maxlength="300" autocomplete="off" placeholder="global, zone=a, app=feed"; }
+        label { "Name" input name="name" required maxlength="128" autocomplete="off" placeholder="node_timeout"; }
+        label { "Value, or nothing to take it away" input name="value" maxlength="4000" autocomplete="off"; }
+        label { "How" select name="how" { option value="rollout" { "one instance, one zone, all" } option value="now" { "all at once" } } }
+        label { "Why" input name="why" required maxlength="500" autocomplete="off"; }
+    };
+    act(visit, "set", "Set a value", &path(environment, &["properties"]), &fields, "Set")
 }
 
 fn text(value: &Value) -> &str {
