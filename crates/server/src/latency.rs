@@ -10,42 +10,13 @@ use std::time::Instant;
 
 pub use moneta_store::latency::{Kind, SAMPLE};
 
+use moneta_store::scale::Scale;
 use moneta_store::{OwnCounter, Policy};
 
-/// Sub-buckets of one power of two, as a power of two: 4, so a bound is at most 25 % above the value.
-const SUB_BITS: u32 = 2;
-/// The first bucket ends here: 64 ns.
-const FIRST_BITS: u32 = 6;
-/// Powers of two above the first bucket: up to 2^34 ns, 17 s.
-const OCTAVES: u32 = 28;
-/// Buckets of a histogram; the last takes everything longer.
-pub const BUCKETS: usize = 2 + (OCTAVES << SUB_BITS) as usize;
-
-/// The bucket of a time in nanoseconds.
-#[inline]
-fn bucket_of(nanoseconds: u64) -> usize {
-    if nanoseconds < 1 << FIRST_BITS {
-        return 0;
-    }
-    let octave = 63 - nanoseconds.leading_zeros();
-    let sub = (nanoseconds >> (octave - SUB_BITS)) & ((1 << SUB_BITS) - 1);
-    let index = 1 + (u64::from(octave - FIRST_BITS) << SUB_BITS) + sub;
-    usize::try_from(index).map_or(BUCKETS - 1, |index| index.min(BUCKETS - 1))
-}
-
-/// First nanosecond that is above bucket `index`; `None` for the last bucket, which has no bound.
-pub fn bound(index: usize) -> Option<u64> {
-    if index >= BUCKETS - 1 {
-        return None;
-    }
-    if index == 0 {
-        return Some(1 << FIRST_BITS);
-    }
-    let index = index as u64;
-    let octave = (index - 1) >> SUB_BITS;
-    let sub = (index - 1) & ((1 << SUB_BITS) - 1);
-    Some(((1 << SUB_BITS) + sub + 1) << (octave + u64::from(FIRST_BITS) - u64::from(SUB_BITS)))
-}
+/// Buckets: the first ends at 64 ns, and up to 17 s four of each power of two follow, so a bound is at most 25 % above the value.
+pub type Buckets = Scale<6, 2, BUCKETS>;
+/// How many: the last takes everything longer.
+pub const BUCKETS: usize = 2 + (28 << 2);
 
 /// One worker's histogram of one kind of command.
 #[derive(Debug)]
@@ -64,7 +35,7 @@ impl Histogram {
     /// Counts `times` commands that took `nanoseconds` each. Only the worker that owns the histogram may call this.
     #[inline]
     pub fn record(&self, nanoseconds: u64, times: u64) {
-        self.buckets[bucket_of(nanoseconds)].add(times);
+        self.buckets[Buckets::bucket(nanoseconds)].add(times);
         self.sum.add(nanoseconds.wrapping_mul(times));
     }
 }
@@ -159,7 +130,7 @@ impl<'a> Stopwatch<'a> {
 /// A histogram summed over workers.
 #[derive(Clone, Debug)]
 pub struct HistogramTotals {
-    /// Commands per bucket; [`bound`] gives the upper bounds.
+    /// Commands per bucket; [`Buckets`] has the bounds.
     pub buckets: [u64; BUCKETS],
     /// Sum of all times, in nanoseconds.
     pub sum: u64,
@@ -203,7 +174,7 @@ impl HistogramTotals {
     /// The buckets that are not empty, as `BOUND:COUNT,…`, where a bound is in nanoseconds and `inf` above all.
     pub fn words(&self) -> String {
         let filled = self.buckets.iter().enumerate().filter(|(_, count)| **count > 0);
-        let word = |(index, count): (usize, &u64)| match bound(index) {
+        let word = |(index, count): (usize, &u64)| match Buckets::bound(index) {
             Some(bound) => format!("{bound}:{count}"),
             None => format!("inf:{count}"),
         };
@@ -214,16 +185,6 @@ impl HistogramTotals {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn every_value_lies_below_its_buckets_bound_and_not_below_the_one_before() {
-        for value in (0..200).chain((7..34).flat_map(|bits| [(1u64 << bits) - 1, 1 << bits, (1 << bits) + 1])) {
-            let index = bucket_of(value);
-            assert!(bound(index).is_none_or(|bound| value < bound), "{value} in {index}");
-            assert!(index == 0 || bound(index - 1).is_some_and(|bound| value >= bound), "{value} in {index}");
-        }
-        assert_eq!(bucket_of(u64::MAX), BUCKETS - 1);
-    }
 
     #[test]
     fn one_command_in_a_sample_is_timed_and_stands_for_all() {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::metric::Histogram;
 use crate::op::Op;
+use crate::scale::Scale;
 
 /// One command in this many is timed. A prime, so that it does not fall into step with pipelines or repeated patterns of
 /// commands.
@@ -66,14 +67,17 @@ pub struct Latency {
     pub sum_microseconds: u64,
 }
 
+/// Its buckets: powers of two of microseconds.
+type Micros = Scale<0, 0, { Latency::BUCKETS }>;
+
 impl Latency {
-    /// Buckets: up to 8 s, and longer.
+    /// Buckets: up to 4 s, and longer.
     pub const BUCKETS: usize = 24;
 
     /// The bucket of a time in microseconds.
     #[inline]
     pub fn bucket(microseconds: u64) -> usize {
-        ((u64::BITS - microseconds.leading_zeros()) as usize).min(Self::BUCKETS - 1)
+        Micros::bucket(microseconds)
     }
 
     /// How many there were.
@@ -83,9 +87,9 @@ impl Latency {
 
     /// In seconds.
     pub fn histogram(&self) -> Histogram {
-        let bound = |bits: usize| if bits + 1 == Self::BUCKETS { f64::INFINITY } else { (1u64 << bits) as f64 / 1e6 };
+        let bound = |index| Micros::bound_over(index, 1e6);
         Histogram {
-            buckets: self.buckets.iter().enumerate().map(|(bits, &count)| (bound(bits), count)).collect(),
+            buckets: self.buckets.iter().enumerate().map(|(index, &count)| (bound(index), count)).collect(),
             sum: self.sum_microseconds as f64 / 1e6,
         }
     }

@@ -20,6 +20,7 @@ mod op;
 mod outcome;
 mod progress;
 mod reactor;
+pub mod scale;
 mod stats;
 pub mod steps;
 mod store;

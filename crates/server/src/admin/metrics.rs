@@ -7,7 +7,7 @@ use super::snapshot::Snapshot;
 use crate::client_memory;
 use crate::counters::Totals;
 use crate::feed::ReaderState;
-use crate::latency::{self, HistogramTotals, Kind};
+use crate::latency::{self, Buckets, HistogramTotals, Kind};
 use crate::node::Policy;
 
 /// Writes that compared CAS values, which also count as sets.
@@ -226,7 +226,7 @@ fn histogram(totals: &HistogramTotals) -> metric::Histogram {
     let seconds = bounds.iter().map(|bound| *bound as f64 / 1e9).chain([f64::INFINITY]);
     let mut shown: Vec<(f64, u64)> = seconds.map(|bound| (bound, 0)).collect();
     for (index, &count) in totals.buckets.iter().enumerate() {
-        let place = latency::bound(index).map_or(bounds.len(), |own| bounds.partition_point(|bound| *bound < own));
+        let place = Buckets::bound(index).map_or(bounds.len(), |own| bounds.partition_point(|bound| *bound < own));
         shown[place].1 += count;
     }
     metric::Histogram { buckets: shown, sum: totals.sum as f64 / 1e9 }
