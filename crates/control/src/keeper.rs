@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use moneta_background::Run;
+use moneta_ledger::Revision;
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::commits::Who;
@@ -32,6 +33,8 @@ pub(crate) async fn run(control: &Arc<Control>, run: &Run) {
     let mut ticks = interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let (mut round, mut kept) = (0, false);
+    // The revision at which nobody waited for a slot: as long as that holds, nobody does.
+    let mut settled = None;
     loop {
         tokio::select! {
             _ = ticks.tick() => {}
@@ -41,7 +44,7 @@ pub(crate) async fn run(control: &Arc<Control>, run: &Run) {
         // By its own clock as well: one that was stopped does nothing when it goes on.
         let keeps = control.keeps().is_some();
         if !keeps {
-            kept = false;
+            (kept, settled) = (false, None);
             continue;
         }
         if !std::mem::replace(&mut kept, true) && !control.members.is_alone() {
@@ -52,7 +55,9 @@ pub(crate) async fn run(control: &Arc<Control>, run: &Run) {
         leases(control);
         rolling::look(control);
         if round % SPARES == 0 {
-            spares(control);
+            // Now and then in any case: someone who waits was taken for away, and was not.
+            settled = settled.filter(|_| round % (16 * SPARES) != 0);
+            spares(control, &mut settled);
         }
         if round % LONG == 0 {
             forget(control);
@@ -128,13 +133,14 @@ fn place(record: &Record) -> Option<&str> {
     record.address().or_else(|| record.admin()).or_else(|| record.addresses.values().next().map(String::as_str))
 }
 
-/// Gives slots whose holders are gone to those who wait for them.
-fn spares(control: &Arc<Control>) {
+/// Gives slots whose holders are gone to those who wait for them. Who wants a slot, who holds it and who is away is in the ledger,
+/// so nothing is looked at while that is at the revision `settled`, at which nobody waited.
+fn spares(control: &Arc<Control>, settled: &mut Option<Revision>) {
     let now = control.shared.now();
     let mut waiting = Vec::new();
     {
         let mut state = control.shared.state();
-        if !state.is_in_step {
+        if !state.is_in_step || *settled == Some(state.at.revision) {
             return;
         }
         for (name, of) in state.environments() {
@@ -157,6 +163,7 @@ fn spares(control: &Arc<Control>) {
                 }
             }
         }
+        *settled = waiting.is_empty().then_some(state.at.revision);
     }
     for (environment, instance, record, doubtful) in waiting {
         let control = Arc::clone(control);
