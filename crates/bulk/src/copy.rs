@@ -3,10 +3,11 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use moneta_feed::{Begin, Change, Mark, NodeSource, Sink, SinkError};
+use moneta_feed::{Begin, Change, FeedPlace, Mark, NodeSource, Sink, SinkError};
 use moneta_net::Endpoint;
 use serde::Serialize;
 
+use crate::beside::Beside;
 use crate::dump::feed_request;
 use crate::error::BulkError;
 use crate::governor::RateConfig;
@@ -24,6 +25,8 @@ use crate::which::Which;
 const FAILURES: u32 = 30;
 /// The name under which nodes list the reader of their changes.
 const READER: &str = "moneta-copy";
+/// Said of a source.
+const COPIED: &str = "all that it held is copied; changes follow";
 
 /// What is copied, and how.
 #[derive(Clone, Debug)]
@@ -84,9 +87,10 @@ pub fn copy(config: &CopyConfig, watch: &dyn Watch) -> Result<Copied, BulkError>
         changes: Counters::default(),
         ends: AtomicBool::new(false),
         throttle: config.rate.throttle(),
+        throttle_of_changes: config.rate.throttle(),
     };
     let servers = config.from.nodes.iter().chain(&config.to.nodes).cloned();
-    let _governor = config.rate.govern(servers, vec![job.throttle.clone()])?;
+    let _governor = config.rate.govern(servers, vec![job.throttle.clone(), job.throttle_of_changes.clone()])?;
     let run = |source| {
         let ended = job.run(source);
         // A copy that lacks the part of one source is none.
@@ -144,6 +148,8 @@ struct Job<'a> {
     changes: Counters,
     ends: AtomicBool,
     throttle: Throttle,
+    /// Their own: beside a base they would wait for it, and their source would not.
+    throttle_of_changes: Throttle,
 }
 
 impl Job<'_> {
@@ -157,7 +163,9 @@ impl Job<'_> {
         let request = feed_request(which, follow, READER);
         let moment = if self.config.strict { Moment::Before(ON_THE_WAY) } else { Moment::Told };
         let node = NodeSource::new(source.endpoint.clone(), request, self.config.value_max);
-        Metered::new(node, which.clone(), moment, counters.clone()).throttled(&self.throttle)
+        let throttle = if follow { &self.throttle_of_changes } else { &self.throttle };
+        let source = Metered::new(node, which.clone(), moment, counters.clone()).throttled(throttle);
+        if follow { source.keeping_up() } else { source }
     }
 
     /// All of one source. True: all that it held was read.
@@ -178,32 +186,76 @@ impl Job<'_> {
                 }
             }
         }
-        let mut from = sink.end.take().and_then(|end| end.cursor.parse().ok());
         if !is_read {
-            from = source.cursor().ok();
-            let (which, value_max) = (self.config.which.clone(), self.config.value_max);
-            let walk = WalkSource::new(source.endpoint.clone(), which, value_max, self.base.clone());
-            let moment = if self.config.strict { Moment::Before(CLOCKS) } else { Moment::Current };
-            let walk = Metered::new(walk, Which::default(), moment, self.base.clone()).throttled(&self.throttle);
-            let passage = self.passage(&name, &self.base, Gaps::Pass);
-            let (returned, ended) = passage.run(walk, sink, Begin::Since(0), false);
-            sink = returned;
-            if ended? != Ended::Over {
-                return Ok((false, sink.target.written()));
-            }
+            return self.list(source, sink);
         }
+        let from = sink.end.take().and_then(|end| end.cursor.parse().ok());
         if self.config.follow {
             let place = from.map_or_else(|| source.cursor(), Ok)?;
-            self.watch.note(&format!("{name}: all that it held is copied; changes follow"));
-            let passage = self.passage(&name, &self.changes, Gaps::End);
-            let (returned, ended) =
-                passage.run(self.feed(source, true, &self.changes), sink, Begin::Cursor(place), true);
-            sink = returned;
-            if let Ended::Gap(gap) = ended? {
-                return Err(BulkError::Gap { server: name, gap });
-            }
+            self.watch.note(&format!("{name}: {COPIED}"));
+            sink = self.follow(source, place, sink, self.watch)?;
         }
         Ok((true, sink.target.written()))
+    }
+
+    /// All of one source by the list of its keys, and beside it what changes from before that on: a node in RAM does not remember that
+    /// until the list is done.
+    fn list(&self, source: &Server, sink: Copying) -> Result<(bool, Written), BulkError> {
+        let name = source.name();
+        let (which, value_max) = (self.config.which.clone(), self.config.value_max);
+        let walk = WalkSource::new(source.endpoint.clone(), which, value_max, self.base.clone());
+        let moment = if self.config.strict { Moment::Before(CLOCKS) } else { Moment::Current };
+        let walk = Metered::new(walk, Which::default(), moment, self.base.clone()).throttled(&self.throttle);
+        let from = self.config.follow.then(|| source.cursor()).transpose()?;
+        let beside = Beside::of(self.watch);
+        thread::scope(|scope| {
+            let follower = from.map(|place| {
+                let (beside, ends) = (&beside, &self.ends);
+                scope.spawn(move || {
+                    let sink = TargetSink::new(&self.config.to, self.targets);
+                    let sink = sink.map(|target| Copying { target, end: None });
+                    let followed = sink.and_then(|sink| self.follow(source, place, sink, beside));
+                    let followed = followed.map(|sink| sink.target.written());
+                    // Without its changes the copy is of no use: then the list ends, too.
+                    if followed.is_err() {
+                        ends.store(true, Ordering::Relaxed);
+                    }
+                    followed
+                })
+            });
+            let passage = self.passage(&name, &self.base, Gaps::Pass);
+            let (sink, ended) = passage.run(walk, sink, Begin::Since(0), false);
+            match &ended {
+                Ok(Ended::Over) if self.config.follow => {
+                    self.watch.note(&format!("{name}: {COPIED}"));
+                    beside.is_alone();
+                }
+                Err(_) => self.ends.store(true, Ordering::Relaxed),
+                _ => {}
+            }
+            let panicked = || BulkError::Archive("a thread that followed changes has panicked".to_owned());
+            let followed = follower.map(|follower| follower.join().unwrap_or_else(|_| Err(panicked())));
+            // What the follower says is why the list broke off.
+            let followed = followed.transpose()?.unwrap_or_default();
+            Ok((ended? == Ended::Over, sink.target.written().and(followed)))
+        })
+    }
+
+    /// What changes at one source from a place on, until it is stopped.
+    fn follow(
+        &self,
+        source: &Server,
+        place: FeedPlace,
+        sink: Copying,
+        watch: &dyn Watch,
+    ) -> Result<Copying, BulkError> {
+        let name = source.name();
+        let passage = Passage { watch, ..self.passage(&name, &self.changes, Gaps::End) };
+        let (sink, ended) = passage.run(self.feed(source, true, &self.changes), sink, Begin::Cursor(place), true);
+        match ended? {
+            Ended::Gap(gap) => Err(BulkError::Gap { server: name, gap }),
+            Ended::Over | Ended::Stopped => Ok(sink),
+        }
     }
 }
 

@@ -18,6 +18,7 @@ use moneta_net::Endpoint;
 use moneta_segments::{Archive, Chain, ChainSink, Form, SegmentError};
 use serde::Serialize;
 
+use crate::beside::Beside;
 use crate::error::BulkError;
 use crate::governor::RateConfig;
 use crate::metered::{Metered, Moment};
@@ -179,7 +180,8 @@ impl Job<'_> {
         let request = feed_request(which, follow, READER);
         let source = NodeSource::new(self.config.node.clone(), request, self.config.value_max);
         let throttle = &self.throttles[usize::from(follow)];
-        Metered::new(source, which.clone(), Moment::Told, counters.clone()).throttled(throttle)
+        let source = Metered::new(source, which.clone(), Moment::Told, counters.clone()).throttled(throttle);
+        if follow { source.keeping_up() } else { source }
     }
 
     fn base(&self, base: Chain, dumped: &mut Dumped) -> Result<(), BulkError> {
@@ -232,7 +234,7 @@ impl Job<'_> {
             Err(_) => (String::new(), 0),
         };
         let (changed, has_failed) = (Counters::default(), AtomicBool::new(false));
-        let beside = Beside { watch: self.watch, is_alone: AtomicBool::new(false) };
+        let beside = Beside::of(self.watch);
         let following = Job { watch: &beside, name: self.name.clone(), throttles: self.throttles.clone(), ..*self };
         let ended = thread::scope(|scope| {
             let follower = self.config.follow.then(|| {
@@ -261,7 +263,7 @@ impl Job<'_> {
             match (&ended, self.config.follow) {
                 (Ok(true), true) => {
                     self.watch.phase("changes", None);
-                    beside.is_alone.store(true, Ordering::Relaxed);
+                    beside.is_alone();
                 }
                 // Ended by this, or already.
                 _ => has_failed.store(true, Ordering::Relaxed),
@@ -294,32 +296,6 @@ impl Job<'_> {
             Ended::Gap(gap) => Err(BulkError::Gap { server: self.server.name(), gap }),
             Ended::Over | Ended::Stopped => Ok(counters.counts()),
         }
-    }
-}
-
-/// Watches the changes that are followed while the base is read, whose progress is shown.
-struct Beside<'a> {
-    watch: &'a dyn Watch,
-    is_alone: AtomicBool,
-}
-
-impl Watch for Beside<'_> {
-    fn note(&self, text: &str) {
-        self.watch.note(text);
-    }
-
-    fn phase(&self, what: &str, expected: Option<u64>) {
-        self.watch.phase(what, expected);
-    }
-
-    fn progress(&self, counts: Counts) {
-        if self.is_alone.load(Ordering::Relaxed) {
-            self.watch.progress(counts);
-        }
-    }
-
-    fn should_stop(&self) -> bool {
-        self.watch.should_stop()
     }
 }
 

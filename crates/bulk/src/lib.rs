@@ -19,10 +19,11 @@
 //! | [`metered`] | a source whose changes are counted, and trimmed |
 //! | [`create`], [`target`] | where items go: nodes, each key to its own |
 //! | [`throttle`], [`law`], [`governor`] | how fast a job goes, and who is to make it go slower |
-//! | `passage` | one run of the pump |
+//! | `passage`, `beside` | one run of the pump, and one beside another |
 //! | `populating`, `share` | several processes that populate from one archive |
 //! | [`mod@dump`], [`mod@populate`], [`mod@copy`] | the jobs |
 
+mod beside;
 pub mod cachemover;
 pub mod copy;
 pub mod create;

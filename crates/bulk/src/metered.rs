@@ -1,12 +1,12 @@
 //! A source whose changes are counted, and trimmed to what is wanted of them.
 
 use std::thread::sleep;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use moneta_feed::{Begin, Change, Line, Next, Set, Source, SourceError};
 
 use crate::moment::millis;
-use crate::throttle::Throttle;
+use crate::throttle::{Advance, Throttle};
 use crate::watch::{Counted, Counters};
 use crate::which::Which;
 
@@ -34,18 +34,26 @@ pub struct Metered<S> {
     throttle: Throttle,
     /// The throttle held back the last change, not the source: that is not waited for, since it may have all that it is going to have.
     is_held: bool,
+    /// Of changes that are followed.
+    follows: Option<Advance>,
 }
 
 impl<S: Source> Metered<S> {
     /// Counts what `source` tells.
     pub fn new(source: S, which: Which, moment: Moment, counters: Counters) -> Self {
-        Self { source, which, moment, counters, throttle: Throttle::of(0, 0), is_held: false }
+        Self { source, which, moment, counters, throttle: Throttle::of(0, 0), is_held: false, follows: None }
     }
 
     /// The same, no faster than `throttle` says.
     #[must_use]
     pub fn throttled(self, throttle: &Throttle) -> Self {
         Self { throttle: throttle.clone(), ..self }
+    }
+
+    /// Changes that are followed: the bound is raised for them where they come faster, and the counters tell that.
+    #[must_use]
+    pub(crate) fn keeping_up(self) -> Self {
+        Self { follows: Some(Advance::from(0, Instant::now())), ..self }
     }
 
     fn is_wanted(&self, change: &Change) -> bool {
@@ -102,8 +110,14 @@ impl<S: Source> Source for Metered<S> {
             return Ok(Next::Lacking(1));
         }
         let next = self.passed_on()?;
-        if let Next::Line(Line::Change(change)) = &next {
-            self.throttle.sent(change.size() as u64);
+        match (&next, &mut self.follows) {
+            (Next::Line(Line::Change(change)), _) => self.throttle.sent(change.size() as u64),
+            (Next::Line(Line::Mark(mark)), Some(advance)) => {
+                if self.throttle.keep_up(advance, mark.watermark, Instant::now()) {
+                    self.counters.note_raised();
+                }
+            }
+            _ => {}
         }
         Ok(next)
     }
@@ -116,7 +130,11 @@ impl<S: Source> Source for Metered<S> {
         if !self.is_held {
             return self.source.wait(bytes);
         }
-        sleep(self.throttle.left().min(PAUSE));
+        let pause = self.throttle.left().min(PAUSE);
+        sleep(pause);
+        if let Some(advance) = &mut self.follows {
+            advance.held(pause);
+        }
         Ok(())
     }
 

@@ -87,7 +87,8 @@ impl Passage<'_> {
             large_bytes: usize::MAX,
         };
         let mut pump = Pump::new(source, sink, settings, Rate::default(), place, 0);
-        let mut owner = RunOwner { passage: &self, follows, gap: None, failed: 0, told: Cell::new(Instant::now()) };
+        let mut owner =
+            RunOwner { passage: &self, follows, gap: None, failed: 0, told: Cell::new(Instant::now()), raised: false };
         let ended = pump.run(&mut owner);
         let gap = owner.gap;
         self.watch.progress(self.counters.counts());
@@ -120,6 +121,8 @@ struct RunOwner<'a, 'p> {
     /// Failures in a row.
     failed: u32,
     told: Cell<Instant>,
+    /// It was said that the bound gave way.
+    raised: bool,
 }
 
 impl<K: Checkpoint> Owner<K> for RunOwner<'_, '_> {
@@ -147,6 +150,12 @@ impl<K: Checkpoint> Owner<K> for RunOwner<'_, '_> {
         }
         sink.reached(mark).map_err(PumpError::Owner)?;
         if self.follows {
+            if self.passage.counters.take_raised() && !std::mem::replace(&mut self.raised, true) {
+                let from = self.passage.from;
+                self.passage
+                    .watch
+                    .note(&format!("{from}: changes come faster than the rate allows: they are read faster"));
+            }
             self.passage.watch.reached(mark.watermark);
         }
         Ok(())

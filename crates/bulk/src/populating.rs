@@ -133,8 +133,10 @@ impl Job<'_> {
             failures: (!follows).then_some(FAILURES),
             ends: &nothing,
         };
-        let source = Metered::new(source, self.config.which.clone(), moment, counters.clone());
-        passage.run(source.throttled(&self.throttle), sink, from, follows)
+        let source =
+            Metered::new(source, self.config.which.clone(), moment, counters.clone()).throttled(&self.throttle);
+        let source = if follows { source.keeping_up() } else { source };
+        passage.run(source, sink, from, follows)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Who watches a job: hears what it says, sees how far it is, ends it.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use serde::Serialize;
 
@@ -41,6 +41,7 @@ struct Inner {
     too_large: AtomicU64,
     refused: AtomicU64,
     flushes: AtomicU64,
+    is_raised: AtomicBool,
 }
 
 /// What came from a source, and what was left out, by reason.
@@ -125,6 +126,16 @@ impl Counters {
         if bytes > 0 {
             inner.bytes.fetch_add(bytes, Ordering::Relaxed);
         }
+    }
+
+    /// The bound was raised for changes that come faster.
+    pub(crate) fn note_raised(&self) {
+        self.0.is_raised.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it was since this was asked last.
+    pub(crate) fn take_raised(&self) -> bool {
+        self.0.is_raised.swap(false, Ordering::Relaxed)
     }
 
     /// By now.
