@@ -6,7 +6,10 @@
 //! With a control plane the node begins a job there, and does its tasks itself; `moneta worker`s may help. Without one, or if that does
 //! not take the job, it copies all the same.
 
+use std::fs::{self, File};
+use std::io::ErrorKind;
 use std::net::UdpSocket;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -26,8 +29,10 @@ use serde_json::{Value, json};
 
 use crate::commands::job;
 use crate::commands::warm::watching::{FAILURES, Watching};
+use crate::commands::warm::{Order, copies};
 use crate::linked::Link;
 use crate::options::sections::cluster::{CATCH_UP, CATCH_UP_AS, FILL_FROM, FILL_RATE};
+use crate::options::sections::control::STATE_DIR;
 use crate::options::sections::memory::MAX_ITEM_SIZE;
 use crate::options::sections::proxy::APP;
 use crate::options::settings::Settings;
@@ -47,10 +52,13 @@ const WITHOUT: Duration = Duration::from_secs(30);
 const NOTHING: Duration = Duration::from_secs(60);
 /// How often it is asked for a task while there is none.
 const ASK_EVERY: Duration = Duration::from_secs(1);
+/// The file, in the folder of the state, that is there until the node is filled.
+const UNFILLED: &str = "unfilled";
 /// In place of a replica's name: the one that has the most items.
 const MOST: &str = "most-items";
 
-/// Begins to fill the node, which has nothing from before, if it is to be filled.
+/// Begins to fill the node, if it is to be filled: it has nothing from before, or was killed before it was filled. What it was filled
+/// with by then may have been lost in part, so all is copied anew, which changes nothing of what is there.
 ///
 /// # Errors
 /// If the source of the topology cannot be asked at all, or the system has no thread.
@@ -59,8 +67,14 @@ pub fn start(
     outward: &Outward,
     server: &RunningServer,
     link: Option<&Link>,
+    has_items: bool,
 ) -> anyhow::Result<()> {
     let (Some(topology), Some(from)) = (settings.get(&CATCH_UP), settings.get(&FILL_FROM)) else { return Ok(()) };
+    let unfilled = Unfilled { file: settings.get(&STATE_DIR).map(|folder| folder.join(UNFILLED)) };
+    if has_items && !unfilled.is_noted() {
+        return Ok(());
+    }
+    unfilled.note();
     let mut source = proxy::source(&topology, link)?;
     let own: Vec<Address> = server.listen_addresses().iter().filter_map(own_address).collect();
     let filling = Filling {
@@ -87,8 +101,15 @@ pub fn start(
             }
             let ended = known.as_ref().map(|topology| filling.fill(topology, run));
             match ended {
-                Some(Ok(true)) => return,
+                // One that is stopped before its end is filled by the next start.
+                Some(Ok(true)) => {
+                    if !run.is_stopped() {
+                        unfilled.forget();
+                    }
+                    return;
+                }
                 Some(Ok(false)) if begun.elapsed() > NOTHING => {
+                    unfilled.forget();
                     tracing::info!("no other replica holds anything: the node begins empty");
                     return;
                 }
@@ -103,6 +124,42 @@ pub fn start(
         }
     })?;
     Ok(())
+}
+
+/// Says, in the folder of the state, that the node is being filled.
+struct Unfilled {
+    /// `None`: there is no such folder.
+    file: Option<PathBuf>,
+}
+
+impl Unfilled {
+    /// A file that cannot be looked at counts: to fill a node that was filled changes nothing.
+    fn is_noted(&self) -> bool {
+        self.file.as_ref().is_some_and(|file| file.try_exists().unwrap_or(true))
+    }
+
+    fn note(&self) {
+        let Some(file) = &self.file else { return };
+        let folder = file.parent().unwrap_or(file);
+        let noted =
+            fs::create_dir_all(folder).and_then(|()| File::create(file)?.sync_all()).and_then(|()| sync(folder));
+        if let Err(error) = noted {
+            tracing::warn!(%error, "filling: a node that is killed meanwhile does not go on: this cannot be kept");
+        }
+    }
+
+    fn forget(&self) {
+        let Some(file) = &self.file else { return };
+        if let Err(error) = fs::remove_file(file).and_then(|()| sync(file.parent().unwrap_or(file)))
+            && error.kind() != ErrorKind::NotFound
+        {
+            tracing::warn!(%error, "filling: the node is filled again at its next start: that it is cannot be kept");
+        }
+    }
+}
+
+fn sync(folder: &Path) -> std::io::Result<()> {
+    File::open(folder)?.sync_all()
 }
 
 /// Where this process reaches a listener of its own.
@@ -193,7 +250,7 @@ impl Filling {
         let (replica, slot) = self.place(topology)?;
         let Some(other) = self.other(topology, replica)? else { return Ok(false) };
         let begun = Instant::now();
-        tracing::info!(from = other.name, "the node is empty: it is filled, and serves meanwhile");
+        tracing::info!(from = other.name, "the node is being filled, and serves meanwhile");
         if let Some(job) = &self.job {
             let wish = json!({
                 "app": job.app, "replica": replica.name, "slot": replica.nodes[slot].slot, "from": other.name, "rate": self.rate,
@@ -218,7 +275,7 @@ impl Filling {
     /// The tasks of the job one after another, until it is over.
     fn by_job(&self, job: &Job, wish: &Value, state: &str, topology: &Topology, run: &Run) -> anyhow::Result<()> {
         let begun = Instant::now();
-        let mut state = state.to_owned();
+        let (mut state, mut has_failed) = (state.to_owned(), false);
         tracing::info!(job = job.id, "filling: a job of the control plane");
         while !run.is_stopped() {
             match state.as_str() {
@@ -229,6 +286,12 @@ impl Filling {
                 "cancelled" => {
                     tracing::warn!(job = job.id, "the node is not filled: an operator has cancelled the job");
                     return Ok(());
+                }
+                "failed" if !std::mem::replace(&mut has_failed, true) => {
+                    tracing::warn!(
+                        job = job.id,
+                        "the node is not filled: its job has failed; `moneta job resume` tries it again"
+                    );
                 }
                 _ => {}
             }
@@ -259,15 +322,21 @@ impl Filling {
         Ok(())
     }
 
-    /// Copies from one node of the other replica, with its changes until that is whole.
+    /// Copies from one node of the other replica, with its changes until that is whole; or compares the keys of this node with it.
     fn task(&self, held: &Held, topology: &Topology, run: &Run) -> anyhow::Result<End> {
+        let stop = || run.is_stopped();
+        if held.given.task == "compare" {
+            let order: Order =
+                serde_json::from_value(held.given.params.clone()).context("the job is not understood")?;
+            let own = self.own.first().context("the node listens nowhere")?.clone();
+            return copies::compare_own(&order, held, &stop, topology, (own, self.outward.clone()));
+        }
         let text = |value: &Value| value.as_str().map(str::to_owned).context("the job is not understood");
         let (from, slot) = (text(&held.given.params["from"])?, text(&held.given.task_params["slot"])?);
         let replica = topology.replicas.iter().find(|replica| replica.name == from);
         let node = replica.and_then(|replica| replica.nodes.iter().find(|node| node.slot == slot));
         let node = node.with_context(|| format!("there is no slot {slot} in {from}"))?;
         let config = self.config(topology, &from, vec![self.reach(node.address.clone())], true)?;
-        let stop = || run.is_stopped();
         let watch = Watching::new(held, &stop);
         let copied = copy(&config, &watch)?;
         Ok(watch.end(copied.done))

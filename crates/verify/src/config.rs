@@ -1,6 +1,8 @@
 //! What to compare, and how.
 
+use std::fmt;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use moneta_client::wire::Protocol;
@@ -58,6 +60,23 @@ pub struct Repair {
     pub delete_extra: bool,
 }
 
+/// Which keys are compared.
+#[derive(Clone)]
+pub struct KeyFilter(Arc<dyn Fn(&[u8]) -> bool + Send + Sync>);
+
+impl KeyFilter {
+    /// Those for which `wants` holds.
+    pub fn of(wants: impl Fn(&[u8]) -> bool + Send + Sync + 'static) -> Self {
+        Self(Arc::new(wants))
+    }
+}
+
+impl fmt::Debug for KeyFilter {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a filter of keys")
+    }
+}
+
 /// What [`crate::Verify`] is told.
 #[derive(Clone, Debug)]
 pub struct VerifyConfig {
@@ -67,6 +86,8 @@ pub struct VerifyConfig {
     pub b: ComparedPlace,
     /// Where the keys come from.
     pub keys: Keys,
+    /// Only these keys; `None`: all.
+    pub only: Option<KeyFilter>,
     /// Share of the keys that is compared, above 0 and up to 1. A key's hash decides, so both sides' walks choose the same.
     pub share: f64,
     /// Compare only so many keys: the first of each walk, or of the file.
@@ -113,6 +134,7 @@ impl VerifyConfig {
             a: a.into(),
             b: b.into(),
             keys: Keys::Walked,
+            only: None,
             share: 1.0,
             first: None,
             protocol: None,
@@ -171,8 +193,13 @@ impl VerifyConfig {
         }
     }
 
-    /// Whether `key` belongs to the sample.
+    /// Whether `key` is wanted, and belongs to the sample.
     pub(crate) fn chooses(&self, key: &[u8]) -> bool {
+        let is_wanted = self.only.as_ref().is_none_or(|only| (only.0)(key));
+        is_wanted && self.is_sampled(key)
+    }
+
+    fn is_sampled(&self, key: &[u8]) -> bool {
         self.share >= 1.0 || (SAMPLE.hash(key) as f64) < self.share * 2f64.powi(64)
     }
 }

@@ -38,7 +38,7 @@ mod verify;
 mod walk;
 mod worker;
 
-pub use config::{Direction, Keys, Repair, VerifyConfig};
+pub use config::{Direction, KeyFilter, Keys, Repair, VerifyConfig};
 pub use error::{Side, VerifyError};
 pub use moneta_store::escape::escape_key;
 pub use observer::{Observer, Phase, Progress, Unwatched};

@@ -27,6 +27,8 @@ const LEASE_S: u32 = 15;
 const TRIES: u32 = 6;
 /// How many times what it is in quiet the p99 of the sources' online gets may be.
 pub const P99_LIMIT: f64 = 1.5;
+/// Keys of a hundred that the node may lack in the end: of nodes in RAM, some are evicted meanwhile.
+const MAY_LACK: f64 = 1.0;
 /// The most of them that are open: nodes leave room for operators.
 const FILLS_MAX: usize = OPEN_MAX / 2;
 
@@ -50,7 +52,7 @@ impl Wish {
     /// What the job says to its workers, in the words of warm jobs.
     fn params(&self) -> Value {
         let Self { replica, slot, from, rate, .. } = self;
-        json!({ "from": from, "to": replica, "slot": slot, "rate": rate, "p99_limit": P99_LIMIT })
+        json!({ "from": from, "to": replica, "slot": slot, "rate": rate, "p99_limit": P99_LIMIT, "may_lack": MAY_LACK })
     }
 
     fn is_of(&self, job: &Job) -> bool {
@@ -60,7 +62,7 @@ impl Wish {
             && job.params["slot"] == self.slot.as_str()
     }
 
-    /// The job: a task for each slot of the source.
+    /// The job: a task for each slot of the source, and then a comparison.
     fn job(&self, topology: &Document) -> Result<Job, Refusal> {
         let replica = |name: &str| {
             let found = topology.replicas.iter().find(|replica| replica.name == name);
@@ -74,7 +76,9 @@ impl Wish {
         }
         let slots = replica(&self.from)?.slots.iter().enumerate();
         let task = |(number, slot): (usize, &crate::topology::Slot)| json!({ "name": format!("copy-{number}"), "params": { "slot": slot.slot, "part": number } });
-        let tasks: Vec<Value> = slots.map(task).collect();
+        let mut tasks: Vec<Value> = slots.map(task).collect();
+        let copies: Vec<Value> = tasks.iter().map(|task| task["name"].clone()).collect();
+        tasks.push(json!({ "name": "compare", "after": copies }));
         let job = json!({
             "kind": FILL, "app": self.app, "params": self.params(), "lease_s": LEASE_S, "tries": TRIES, "tasks": tasks,
         });

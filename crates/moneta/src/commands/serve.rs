@@ -121,9 +121,8 @@ pub fn start(matches: &ArgMatches, settings: Settings) -> anyhow::Result<()> {
     };
     process.desk().add([Route::text(drawing::PATH, explained)]);
     served.catch_up(&server, link.as_deref())?;
-    if process.recovery().kept_until().is_none() {
-        filling::start(&settings, &outward, &server, link.as_deref())?;
-    }
+    let has_items = process.recovery().kept_until().is_some();
+    filling::start(&settings, &outward, &server, link.as_deref(), has_items)?;
     if let Some(link) = &link {
         let online = server.listen_addresses().iter().zip(&config.listeners);
         let online = online.filter(|(_, listener)| listener.policy == Policy::Online).map(|(address, _)| address);

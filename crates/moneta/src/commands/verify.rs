@@ -145,6 +145,7 @@ impl VerifyArgs {
             RepairDirection::Newer => Direction::Newer,
         };
         Ok(VerifyConfig {
+            only: None,
             keys: match &self.keys {
                 None => Keys::Walked,
                 Some(path) if path.as_os_str() == "-" => Keys::Stdin,

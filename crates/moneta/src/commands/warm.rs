@@ -6,7 +6,7 @@
 //! ```
 //! The target takes writes alone from the job's begin on, in the same commit, and answers reads again with its end.
 
-mod copies;
+pub mod copies;
 mod direct;
 mod files;
 pub mod watching;
@@ -66,7 +66,7 @@ struct WarmArgs {
 
 /// What a job says to its workers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct Order {
+pub struct Order {
     /// The replica whose items are taken.
     from: String,
     /// The replica that is filled.

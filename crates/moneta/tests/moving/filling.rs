@@ -1,7 +1,7 @@
 //! A node that starts empty under its slot's name fills itself, and serves meanwhile.
 
-use super::common::{Node, file, moneta, until};
-use super::items;
+use super::common::{Node, Signal, file, moneta, steady_port, until};
+use super::{items, send, sets};
 
 const KEYS: u32 = 2000;
 
@@ -53,4 +53,45 @@ fn a_node_that_starts_empty_has_the_items_of_its_slot_again_and_none_of_others()
     let hits = own[2..].iter().filter(|key| filled.exchange(&format!("get {key}\r\n")).starts_with("VALUE")).count();
     assert_eq!(hits, own.len() - 2, "of the keys of its slot");
     assert!(items(&filled) <= own.len() as u64, "it has none of another slot");
+}
+
+#[test]
+fn a_node_that_is_killed_half_filled_is_filled_by_its_next_start_and_one_that_was_filled_is_not() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let listen = [steady_port(), steady_port()];
+    let replicas = listen.iter().zip(["a", "b"]).map(|(port, name)| {
+        format!("\n[[replica]]\nname = \"{name}\"\nzone = \"{name}\"\nnodes = [\"s0=127.0.0.1:{port}\"]\n")
+    });
+    let text = format!("epoch = 1\nring = \"slots\"\n{}", replicas.collect::<String>());
+    let topology = file(folder.path(), "topology.toml", &text);
+    let start = |number: usize, more: &[&str]| {
+        let (port, writer) = (listen[number].to_string(), number.to_string());
+        let own =
+            ["serve", "-p", &port, "--admin", "127.0.0.1:0", "--cluster", "--writer-id", &writer, "--threads", "1"];
+        Node::run(moneta(&own).args(["--catch-up", &topology]).args(more))
+    };
+    let source = start(0, &[]);
+    send(source.connect(), &sets(0..KEYS));
+    let tier = format!("{}:200m", folder.path().join("tier").display());
+    let state = folder.path().join("state").display().to_string();
+    let node = |rate: &str| {
+        let fill = ["--fill-from", "a", "--fill-rate", rate, "--state-dir", &state];
+        start(1, &[&["--flash", &tier, "--flash-durability", "every-write"], &fill[..]].concat())
+    };
+    let killed = node("40k");
+    until("it has some", || items(&killed) > 100);
+    assert!(items(&killed) < u64::from(KEYS), "it is killed half filled");
+    killed.signal(Signal::SIGKILL);
+    drop(killed);
+    let mut filled = node("100m");
+    until("it has all", || items(&filled) == u64::from(KEYS));
+    filled.wait_for_log("the node is filled");
+    // What was evicted or deleted there does not come back by a restart.
+    filled.exchange("delete k1\r\n");
+    filled.signal(Signal::SIGTERM);
+    filled.wait();
+    let again = node("100m");
+    again.wait_for(|| again.exchange("get k2\r\n").starts_with("VALUE"), "it has its items");
+    assert!(!again.log().contains("the node is being filled"), "{}", again.log());
+    assert!(!folder.path().join("state/unfilled").exists());
 }

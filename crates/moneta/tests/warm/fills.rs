@@ -55,8 +55,8 @@ fn a_node_that_comes_empty_under_its_slot_is_filled_by_a_job_that_it_begins() {
     assert!(after.keys().all(|key| before.contains_key(key) || known.contains_key(key)), "keys of another slot");
     let jobs = plane.get(&["jobs"]);
     let job = jobs["jobs"][0].clone();
-    assert_eq!((&job["kind"], &job["state"], &job["tasks"]), (&json!("fill"), &json!("done"), &json!(2)), "{jobs:#}");
+    assert_eq!((&job["kind"], &job["state"], &job["tasks"]), (&json!("fill"), &json!("done"), &json!(3)), "{jobs:#}");
     let shown = printed(&mut moneta(&["job", "show", job["id"].as_str().unwrap(), "--control", &plane.url()]));
-    assert!(shown.contains("copy-1"), "{shown}");
+    assert!(shown.contains("copy-1") && shown.contains("keys compared"), "{shown}");
     drop(others);
 }

@@ -3,7 +3,8 @@
 use anyhow::{Context, bail};
 use moneta_cluster::{Ring, Topology};
 use moneta_link::worker::{End, Held, Word};
-use moneta_verify::{ComparedPlace, Counts, Observer, Progress, Verify, VerifyConfig};
+use moneta_net::{Address, Outward};
+use moneta_verify::{ComparedPlace, Counts, KeyFilter, Observer, Progress, Verify, VerifyConfig};
 use serde_json::json;
 
 use super::Order;
@@ -17,8 +18,32 @@ use crate::outward;
 /// If a node does not answer, values differ, or the target lacks too much.
 pub fn compare(order: &Order, held: &Held, stop: Stop<'_>) -> anyhow::Result<End> {
     let topology = crate::proxy::topology(&source(held))?;
-    let (a, b) = (copy(&topology, &order.from)?, copy(&topology, &order.to)?);
-    let config = VerifyConfig { outward: outward::of_command(), ..VerifyConfig::new(a, b) };
+    let from = copy(&topology, &order.from)?;
+    let (to, only) = match &order.slot {
+        Some(slot) => node(&topology, &order.to, slot, None)?,
+        None => (copy(&topology, &order.to)?, None),
+    };
+    judged(VerifyConfig { outward: outward::of_command(), only, ..VerifyConfig::new(from, to) }, order, held, stop)
+}
+
+/// Compares the keys of the order's slot in the source with the node that holds it, which is at `own`.
+///
+/// # Errors
+/// As [`compare`].
+pub fn compare_own(
+    order: &Order,
+    held: &Held,
+    stop: Stop<'_>,
+    topology: &Topology,
+    (own, outward): (Address, Outward),
+) -> anyhow::Result<End> {
+    let slot = order.slot.as_ref().context("the job names no slot")?;
+    let (to, only) = node(topology, &order.to, slot, Some(own))?;
+    let from = copy(topology, &order.from)?;
+    judged(VerifyConfig { outward, only, ..VerifyConfig::new(from, to) }, order, held, stop)
+}
+
+fn judged(config: VerifyConfig, order: &Order, held: &Held, stop: Stop<'_>) -> anyhow::Result<End> {
     let report = Verify::new(config).run(&Comparing { held, stop })?;
     if held.word() != Word::Go || stop() {
         return Ok(End::Released);
@@ -59,6 +84,23 @@ fn copy(topology: &Topology, name: &str) -> anyhow::Result<ComparedPlace> {
     let ring = Ring::new(topology.ring, &replica.nodes)?;
     let nodes = replica.nodes.iter().map(|node| node.address.clone()).collect();
     Ok(ComparedPlace::copy(name, nodes, move |key| ring.node(key)))
+}
+
+/// The node of a slot, which is at `at` or where the topology says, and the keys that are its own.
+fn node(
+    topology: &Topology,
+    name: &str,
+    slot: &str,
+    at: Option<Address>,
+) -> anyhow::Result<(ComparedPlace, Option<KeyFilter>)> {
+    let replica = topology.replicas.iter().find(|replica| replica.name == name);
+    let replica = replica.with_context(|| format!("there is no replica {name}"))?;
+    let number = replica.nodes.iter().position(|node| node.slot == slot);
+    let number = number.with_context(|| format!("the replica {name} has no slot {slot}"))?;
+    let ring = Ring::new(topology.ring, &replica.nodes)?;
+    let at = at.unwrap_or_else(|| replica.nodes[number].address.clone());
+    let only = KeyFilter::of(move |key| ring.node(key) == number);
+    Ok((ComparedPlace::copy(format!("{name} {slot}"), vec![at], |_| 0), Some(only)))
 }
 
 struct Comparing<'a> {

@@ -41,7 +41,8 @@ section! {
     REGION: Name = Opt::new("region", Name, || None)
         .when("Where there is more than one region.");
 
-    /// Folder for this process's name at the control plane and the last good topologies. No other process may use it.
+    /// Folder for this process's name at the control plane, the last good topologies, and whether it is being filled (fill_from). No
+    /// other process may use it.
     STATE_DIR: File = Opt::new("state_dir", File, || None)
         .example("\"/var/lib/moneta/state\"")
         .when(
