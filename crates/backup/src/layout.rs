@@ -6,6 +6,7 @@ use std::sync::Arc;
 use moneta_segments::{Archive, Chain, Counts, Created};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::error::BackupError;
 
@@ -78,19 +79,44 @@ pub fn slot_name(name: &str) -> String {
     if name.is_empty() { "node".to_owned() } else { name }
 }
 
+/// The format of records, which each of them says.
+const FORMAT: u64 = 1;
+
+/// A record with its format.
+#[derive(Serialize)]
+struct Formatted<'a, T> {
+    format: u64,
+    #[serde(flatten)]
+    record: &'a T,
+}
+
 /// Reads a record of JSON.
-pub(crate) fn read<T: DeserializeOwned>(archive: &dyn Archive, name: &str) -> Result<T, BackupError> {
-    let read = || -> io::Result<T> {
-        let mut text = Vec::new();
-        archive.open(name)?.take(RECORD_MAX).read_to_end(&mut text)?;
-        Ok(serde_json::from_slice(&text)?)
-    };
-    read().map_err(|error| BackupError::archive(name, error))
+///
+/// # Errors
+/// If the archive does not answer, it is no such record, or a later build wrote it in a format that this one does not know.
+pub fn read<T: DeserializeOwned>(archive: &dyn Archive, name: &str) -> Result<T, BackupError> {
+    let failed = |error: io::Error| BackupError::archive(name, error);
+    let mut text = Vec::new();
+    archive.open(name).and_then(|file| file.take(RECORD_MAX).read_to_end(&mut text)).map_err(failed)?;
+    let record: Value = serde_json::from_slice(&text).map_err(|error| failed(error.into()))?;
+    // Builds of before there was a number wrote the first.
+    let format = record.get("format").map_or(Some(FORMAT), Value::as_u64);
+    if format.is_none_or(|format| format > FORMAT) {
+        let format = &record["format"];
+        return Err(BackupError::Refused(format!(
+            "{name} has format {format}, and this build reads {FORMAT}: a later build wrote it"
+        )));
+    }
+    serde_json::from_value(record).map_err(|error| failed(error.into()))
 }
 
 /// Creates a record. False: there is one.
-pub(crate) fn create(archive: &dyn Archive, name: &str, record: &impl Serialize) -> Result<bool, BackupError> {
-    let create = || -> io::Result<Created> { archive.create(name, &serde_json::to_vec(record)?) };
+///
+/// # Errors
+/// If the archive does not take it.
+pub fn create(archive: &dyn Archive, name: &str, record: &impl Serialize) -> Result<bool, BackupError> {
+    let record = Formatted { format: FORMAT, record };
+    let create = || -> io::Result<Created> { archive.create(name, &serde_json::to_vec(&record)?) };
     create().map(|created| created == Created::Now).map_err(|error| BackupError::archive(name, error))
 }
 

@@ -187,7 +187,7 @@ impl Job<'_> {
 
     fn feed(&self, follow: bool, counters: &Counters) -> Metered<NodeSource> {
         let request = Request {
-            wanted: Wanted { values: true, ..Wanted::default() },
+            wanted: Wanted { values: true, current: !follow, ..Wanted::default() },
             follow,
             name: follow.then(|| READER.to_owned()),
             ..Request::default()

@@ -3,7 +3,7 @@
 use std::io;
 
 use moneta_client::wire::blocking::DialogueError;
-use moneta_feed::{CursorError, Gap, PumpError};
+use moneta_feed::{CursorError, Gap, PumpError, SourceError};
 use moneta_segments::SegmentError;
 
 /// Why items are not moved, or not further.
@@ -58,4 +58,15 @@ pub enum BulkError {
     /// The system has no thread, no file or no randomness.
     #[error("{0}")]
     System(#[from] io::Error),
+}
+
+impl BulkError {
+    /// Whether files were changed since they were written, or are missing: to read them again does not help.
+    pub fn is_damage(&self) -> bool {
+        matches!(
+            self,
+            Self::Segments(SegmentError::Damaged { .. } | SegmentError::Hole { .. })
+                | Self::Pump { source: PumpError::Source(SourceError::Damaged(_)), .. }
+        )
+    }
 }

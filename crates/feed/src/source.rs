@@ -62,6 +62,9 @@ pub enum SourceError {
     /// It is not there, or not ready: the same may succeed later.
     #[error("{0}")]
     Away(String),
+    /// What it has was changed: checksums do not hold, or a part is missing.
+    #[error("{0}")]
+    Damaged(String),
     /// It refuses, or is something else.
     #[error("{0}")]
     Refused(String),

@@ -35,6 +35,8 @@ pub struct Worker {
     pub name: String,
     /// The kinds of jobs that it can do.
     pub kinds: Vec<String>,
+    /// What it has for files of jobs: directories and URLs.
+    pub volumes: Vec<String>,
     /// Only jobs of this app.
     pub app: Option<String>,
     /// Only this job.
@@ -97,8 +99,8 @@ impl Worker {
     /// # Errors
     /// When no server answers, or it refuses; if the system has no thread to renew it.
     pub fn claim(&self) -> Result<Option<Held>, ControlError> {
-        let Self { control, name, kinds, app, job } = self;
-        let ask = json!({ "worker": name, "kinds": kinds, "app": app, "job": job });
+        let Self { control, name, kinds, volumes, app, job } = self;
+        let ask = json!({ "worker": name, "kinds": kinds, "volumes": volumes, "app": app, "job": job });
         let asked = Instant::now();
         let answer = control.post(&control.path(["claims"]), &ask.to_string())?;
         let not_understood = |error: serde_json::Error| ControlError::NotUnderstood(error.to_string());

@@ -206,6 +206,7 @@ impl Job {
             control: Arc::clone(link.control()),
             name: link.id().to_owned(),
             kinds: vec![FILL.to_owned()],
+            volumes: Vec::new(),
             app: None,
             job: Some(id.clone()),
         };

@@ -476,3 +476,39 @@ fn an_encrypted_archive_is_read_by_its_key_alone() {
     let error = refused(&mut moneta(&["backup", &address, "--into", text(&archive), "--recipient", "age1wrong"]), 1);
     assert!(error.contains("is encrypted for"), "{error}");
 }
+
+#[test]
+fn a_base_leaves_out_what_was_replaced_and_records_of_a_later_build_are_refused_with_a_word() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let tier = format!("{}:400m", folder.path().join("tier").display());
+    let source = node(&["--flash", &tier, "-m", "64"]);
+    let sets = |round: u32| -> String {
+        (0..KEYS).map(|key| format!("set k{key} 0 0 10000 noreply\r\n{round:010000}\r\n")).collect::<String>()
+            + "mn\r\n"
+    };
+    // What was replaced in the regions that are not full is told, too: of these rounds, some are in others.
+    (0..40).for_each(|round| assert_eq!(source.exchange(&sets(round)), "MN\r\n"));
+    let into = folder.path().join("backup");
+    let address = source.address().to_string();
+    back_up(&address, &into, &[]);
+    let base = files(&into, ".json").into_iter().find(|path| path.parent().is_some_and(|of| of.ends_with("bases")));
+    let base = base.expect("there is one");
+    let mut record: Value = serde_json::from_slice(&fs::read(&base).expect("it is there")).expect("JSON");
+    assert!(record["counts"]["sets"].as_u64() < Some(25 * u64::from(KEYS)), "{record}");
+    assert_eq!(record["format"], 1, "{record}");
+    for (path, name) in [(base, "bases/000000.json"), (into.join("archive.json"), "archive.json")] {
+        let before = fs::read(&path).expect("it is there");
+        record = serde_json::from_slice(&before).expect("JSON");
+        record["format"] = Value::from(2);
+        fs::write(&path, record.to_string()).expect("there is room");
+        for command in [["backup", &address, "--into", text(&into)], ["backup", "verify", "--from", text(&into)]] {
+            let error = refused(&mut moneta(&command), 1);
+            assert!(error.contains(&format!("{name} has format 2, and this build reads 1")), "{error}");
+        }
+        fs::write(&path, before).expect("there is room");
+    }
+    // Records of before they had a number are of the first.
+    record.as_object_mut().expect("an object").remove("format");
+    fs::write(into.join("archive.json"), record.to_string()).expect("there is room");
+    back_up(&address, &into, &[]);
+}

@@ -203,6 +203,7 @@ impl Asking {
             control: Arc::clone(&self.config.control),
             name: format!("{}.{place}", self.config.worker),
             kinds: vec![KIND.to_owned()],
+            volumes: Vec::new(),
             app: Some(self.config.app.clone()),
             job: Some(self.config.job()),
         };

@@ -118,6 +118,9 @@ impl Source for ChainSource {
                 Ok(Some(next)) => return Ok(next),
                 Ok(None) => {}
                 Err(error @ SegmentError::Archive { .. }) => return Err(SourceError::Away(error.to_string())),
+                Err(error @ (SegmentError::Damaged { .. } | SegmentError::Hole { .. })) => {
+                    return Err(SourceError::Damaged(error.to_string()));
+                }
                 Err(error) => return Err(SourceError::Refused(error.to_string())),
             }
         }

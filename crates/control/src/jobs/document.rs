@@ -22,6 +22,8 @@ pub const TASKS_MAX: usize = 256;
 pub const JOB_MAX: usize = 256 << 10;
 /// The largest checkpoint of a task, and the largest parameters of it, in bytes of JSON.
 pub const CHECKPOINT_MAX: usize = 4 << 10;
+/// The most bytes of the name of a volume.
+pub(crate) const VOLUME_MAX: usize = 1 << 10;
 /// The most bytes of a reason that are kept.
 const WHY_MAX: usize = 500;
 /// The most changes of the topology that a job makes at its begin, and at its end.
@@ -142,6 +144,9 @@ pub struct Task {
     /// Its worker is told to finish once these are done: it goes on for as long as they need it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub until: Vec<String>,
+    /// What its worker has to have for its files: a directory or a URL; `None`: nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub volume: Option<String>,
     /// It is done also for a job that is cancelled, when nothing else runs any more.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub cleans: bool,
@@ -196,8 +201,8 @@ impl Job {
         (job.state, job.since, job.begun) = (JobState::Running, 0, 0);
         (job.why, job.by) = (String::new(), String::new());
         for task in &mut job.tasks {
-            let Task { name, params, after, until, cleans, .. } = std::mem::take(task);
-            *task = Task { name, params, after, until, cleans, ..Task::default() };
+            let Task { name, params, after, until, volume, cleans, .. } = std::mem::take(task);
+            *task = Task { name, params, after, until, volume, cleans, ..Task::default() };
         }
         job.check()?;
         Ok(job)
@@ -228,6 +233,9 @@ impl Job {
             }
             if !task.until.iter().all(|name| is_among(all, name) && *name != task.name) {
                 return Err(Refusal::invalid(format!("{} waits for a task that there is not", task.name)));
+            }
+            if task.volume.as_ref().is_some_and(|volume| volume.len() > VOLUME_MAX) {
+                return Err(Refusal::too_large(format!("a volume has at most {VOLUME_MAX} bytes")));
             }
             if task.params.to_string().len() > CHECKPOINT_MAX {
                 return Err(Refusal::too_large(format!("parameters of a task have at most {CHECKPOINT_MAX} bytes")));
@@ -265,6 +273,11 @@ impl Job {
             "since": self.since, "tasks": self.tasks.len(), "waiting": count(TaskState::Waiting),
             "running": count(TaskState::Running), "failed": count(TaskState::Failed), "done": count(TaskState::Done),
         })
+    }
+
+    /// Whether a worker with these volumes can do a task.
+    pub(crate) fn is_for(task: &Task, volumes: &[String]) -> bool {
+        task.volume.as_ref().is_none_or(|volume| volumes.contains(volume))
     }
 
     /// A task of this name.

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::board::Jobs;
-use super::document::{CHECKPOINT_MAX, Job, JobState, Task, TaskState, kept_why};
+use super::document::{CHECKPOINT_MAX, Job, JobState, Task, TaskState, VOLUME_MAX, kept_why};
 use super::steer::{JobPlan, put_job, task, unknown};
 use crate::commits::{Act, Draft, Who, unix_ms};
 use crate::control::{Access, Control};
@@ -28,6 +28,8 @@ use crate::state::State;
 
 /// The most bytes of JSON of a progress that are kept.
 const PROGRESS_MAX: usize = 1 << 10;
+/// The most volumes of one claim.
+const VOLUMES_MAX: usize = 64;
 /// The most kinds of one claim.
 const KINDS_MAX: usize = 16;
 
@@ -39,6 +41,9 @@ pub struct Ask {
     pub worker: String,
     /// The kinds of jobs that it can do.
     pub kinds: Vec<String>,
+    /// What it has for files of jobs: directories and URLs. It is given no task that needs another.
+    #[serde(default)]
+    pub volumes: Vec<String>,
     /// Only jobs of this app.
     #[serde(default)]
     pub app: Option<String>,
@@ -97,6 +102,11 @@ impl Control {
         names::check("a worker", &ask.worker)?;
         if ask.kinds.len() > KINDS_MAX {
             return Err(Refusal::too_large(format!("a worker asks for {KINDS_MAX} kinds of jobs at most")));
+        }
+        if ask.volumes.len() > VOLUMES_MAX || ask.volumes.iter().any(|volume| volume.len() > VOLUME_MAX) {
+            return Err(Refusal::too_large(format!(
+                "a worker has {VOLUMES_MAX} volumes at most, of {VOLUME_MAX} bytes each"
+            )));
         }
         let own = self.members.name().map(str::to_owned);
         let search =
@@ -242,7 +252,7 @@ impl Search {
     fn find(&self, state: &State, now: Moment) -> Option<(Arc<str>, Arc<Job>, String)> {
         let of = state.environment(&self.environment)?;
         let at = (now, state.heard_until(self.own.as_deref(), now));
-        let Ask { worker, kinds, app, job } = &self.ask;
+        let Ask { worker, kinds, volumes, app, job } = &self.ask;
         let is_wanted = |id: &str, of: &Job| {
             kinds.contains(&of.kind)
                 && app.as_ref().is_none_or(|app| of.app == *app)
@@ -252,7 +262,8 @@ impl Search {
         jobs.sort_by_key(|(_, _, job)| job.begun);
         let mut allowed = jobs.into_iter().filter(|(_, _, job)| !job.state.is_over());
         allowed.find_map(|(id, _, job)| {
-            let task = job.tasks.iter().find(|task| of.jobs.may_claim(id, job, task, worker, at))?;
+            let may = |task: &&Task| Job::is_for(task, volumes) && of.jobs.may_claim(id, job, task, worker, at);
+            let task = job.tasks.iter().find(may)?;
             let may = self.access.registers(&self.who, &self.environment, &job.app);
             may.then(|| (Arc::clone(id), Arc::clone(job), task.name.clone()))
         })

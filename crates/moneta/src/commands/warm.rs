@@ -180,14 +180,14 @@ fn asked(kind: &str, app: &str, order: &Order, slots: &[String]) -> Value {
             ends.push(format!("copy-{number}"));
         } else {
             let (dump, fill) = (format!("dump-{number}"), format!("fill-{number}"));
-            tasks.push(json!({ "name": dump, "params": params, "until": [fill] }));
-            tasks.push(json!({ "name": fill, "params": params }));
+            tasks.push(json!({ "name": dump, "params": params, "until": [fill], "volume": order.via }));
+            tasks.push(json!({ "name": fill, "params": params, "volume": order.via }));
             ends.extend([dump, fill]);
         }
     }
     tasks.push(json!({ "name": "compare", "after": ends }));
     if kind == BY_FILES {
-        tasks.push(json!({ "name": "tidy", "after": ["compare"], "cleans": true }));
+        tasks.push(json!({ "name": "tidy", "after": ["compare"], "cleans": true, "volume": order.via }));
     }
     let write_only = |on: bool| json!([{ "write_only": { "replica": order.to, "on": on } }]);
     json!({

@@ -337,3 +337,23 @@ fn of_each_slot_one_fill_is_open_and_a_node_that_comes_empty_again_begins_anew()
     wrong["rate"] = json!(0);
     assert_eq!(fill("f4", &wrong).0, 400);
 }
+
+#[test]
+fn a_task_that_needs_a_volume_is_given_to_a_worker_that_has_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let control = Control::start(folder.path(), &[]);
+    let tasks = json!([{ "name": "files", "volume": "/mnt/a" }, { "name": "direct" }]);
+    assert_eq!(begin(&control, "j", &tasks).0, 200);
+    let ask = |worker: &str, volumes: &Value| {
+        let ask = json!({ "worker": worker, "kinds": ["k"], "volumes": volumes });
+        control.good("POST", "/v1/default/claims", &ask)["task"].clone()
+    };
+    assert_eq!(ask("u", &json!(["/mnt/b", "/mnt"])), "direct", "the first task needs another volume");
+    assert_eq!(ask("v", &json!([])), NONE);
+    assert_eq!(claim(&control, "v")["task"], NONE);
+    assert_eq!(ask("w", &json!(["/mnt/b", "/mnt/a"])), "files");
+    assert_eq!(show(&control, "j")["tasks"][0]["volume"], "/mnt/a");
+    let many = json!(vec!["/v"; 65]);
+    let ask = json!({ "worker": "w", "kinds": ["k"], "volumes": many });
+    assert_eq!(control.ask("POST", "/v1/default/claims", &ask).0, 413);
+}

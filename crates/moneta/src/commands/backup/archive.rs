@@ -1,15 +1,13 @@
 //! An archive with its encryption, if it has any.
 
-use std::io::{ErrorKind, Read};
+use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
-use moneta_backup::layout::{ARCHIVE, About};
-use moneta_segments::{Archive, Created};
-
-/// The largest record, in bytes.
-const RECORD_MAX: u64 = 64 << 10;
+use moneta_backup::BackupError;
+use moneta_backup::layout::{self, ARCHIVE, About};
+use moneta_segments::Archive;
 
 /// An archive that is there, as it is encrypted.
 ///
@@ -29,7 +27,7 @@ pub(super) fn begun(archive: Arc<dyn Archive>, recipients: &[String]) -> anyhow:
         // A wrong key is better known before the archive is one.
         sealed(Arc::clone(&archive), recipients, None)?;
         let about = About { recipients: recipients.to_vec() };
-        if archive.create(ARCHIVE, &serde_json::to_vec(&about)?)? == Created::Before {
+        if !layout::create(&*archive, ARCHIVE, &about)? {
             return begun(archive, recipients);
         }
         return sealed(archive, recipients, None);
@@ -46,13 +44,10 @@ pub(super) fn begun(archive: Arc<dyn Archive>, recipients: &[String]) -> anyhow:
 }
 
 fn about(archive: &dyn Archive) -> anyhow::Result<Option<About>> {
-    let file = match archive.open(ARCHIVE) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        file => file.with_context(|| format!("{ARCHIVE} cannot be read"))?,
-    };
-    let mut text = Vec::new();
-    file.take(RECORD_MAX).read_to_end(&mut text).with_context(|| format!("{ARCHIVE} cannot be read"))?;
-    Ok(Some(serde_json::from_slice(&text).with_context(|| format!("{ARCHIVE} is no record of an archive"))?))
+    match layout::read(archive, ARCHIVE) {
+        Err(BackupError::Archive { source, .. }) if source.kind() == ErrorKind::NotFound => Ok(None),
+        about => Ok(Some(about?)),
+    }
 }
 
 #[cfg(feature = "age")]

@@ -57,8 +57,14 @@ pub fn of_folder(args: &RollArgs, dir: &Path, plan: &Plan) -> anyhow::Result<()>
 fn as_job(control: Control, members: &[Member<'_>], proxies: &[String], args: &RollArgs) -> anyhow::Result<()> {
     let control = Arc::new(control);
     let id = begin(&control, members, args)?;
-    let worker =
-        Worker { control: Arc::clone(&control), name: KIND.into(), kinds: vec![KIND.into()], app: None, job: Some(id) };
+    let worker = Worker {
+        control: Arc::clone(&control),
+        name: KIND.into(),
+        kinds: vec![KIND.into()],
+        volumes: Vec::new(),
+        app: None,
+        job: Some(id),
+    };
     let id = worker.job.as_deref().unwrap_or_default();
     let mut told = None;
     loop {

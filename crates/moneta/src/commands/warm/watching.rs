@@ -30,6 +30,8 @@ pub struct Watching<'a> {
     is_settled: AtomicBool,
     /// Whether it ends by itself once all is there, and not at the word of the control plane.
     settles: bool,
+    /// How often what it dumps was begun anew, since files were damaged.
+    anew: u64,
 }
 
 struct Shown {
@@ -50,12 +52,19 @@ impl<'a> Watching<'a> {
             followed: AtomicU64::new(0),
             is_settled: AtomicBool::new(false),
             settles: true,
+            anew: 0,
         }
     }
 
     /// Of one that goes on until it is told to finish.
     pub fn until_told(held: &'a Held, stop: Stop<'a>) -> Self {
         Self { settles: false, ..Self::new(held, stop) }
+    }
+
+    /// The same, of a dump that was begun anew so often.
+    #[must_use]
+    pub fn anew(self, anew: u64) -> Self {
+        Self { anew, ..self }
     }
 
     /// How the task ends that has moved so much.
@@ -70,7 +79,13 @@ impl<'a> Watching<'a> {
     }
 
     fn tell(&self, shown: &Shown) {
-        self.held.progress(progress(&shown.phase, shown.expected, &shown.counts, shown.from.elapsed()));
+        let mut told = progress(&shown.phase, shown.expected, &shown.counts, shown.from.elapsed());
+        if self.anew > 0 {
+            let text = told["text"].as_str().unwrap_or_default();
+            told["text"] = json!(format!("{text}; files were damaged: begun anew {} times", self.anew));
+            told["anew"] = json!(self.anew);
+        }
+        self.held.progress(told);
     }
 }
 

@@ -102,7 +102,14 @@ impl Working<'_> {
         if !self.args.volumes.is_empty() {
             kinds.push(BY_FILES.to_owned());
         }
-        let worker = Worker { control: Arc::clone(&self.control), name, kinds, app: self.args.app.clone(), job: None };
+        let worker = Worker {
+            control: Arc::clone(&self.control),
+            name,
+            kinds,
+            volumes: self.args.volumes.clone(),
+            app: self.args.app.clone(),
+            job: None,
+        };
         let mut is_told = false;
         while !self.is_stopped() {
             match worker.claim() {
