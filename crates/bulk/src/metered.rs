@@ -110,14 +110,13 @@ impl<S: Source> Source for Metered<S> {
             return Ok(Next::Lacking(1));
         }
         let next = self.passed_on()?;
-        match (&next, &mut self.follows) {
-            (Next::Line(Line::Change(change)), _) => self.throttle.sent(change.size() as u64),
-            (Next::Line(Line::Mark(mark)), Some(advance)) => {
-                if self.throttle.keep_up(advance, mark.watermark, Instant::now()) {
-                    self.counters.note_raised();
-                }
-            }
-            _ => {}
+        if let Next::Line(Line::Change(change)) = &next {
+            self.throttle.sent(change.size() as u64);
+        }
+        if let (Next::Line(Line::Mark(mark)), Some(advance)) = (&next, &mut self.follows)
+            && self.throttle.keep_up(advance, mark.watermark, Instant::now())
+        {
+            self.counters.note_raised();
         }
         Ok(next)
     }

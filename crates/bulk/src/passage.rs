@@ -20,6 +20,8 @@ const BATCH: usize = 1024;
 const BATCH_BYTES: usize = 512 << 10;
 /// How often progress is told.
 const TELL_EVERY: Duration = Duration::from_millis(200);
+/// After how many changes it is looked whether it is time for that.
+const LOOKS: u32 = 16;
 /// Pause before a source that does not answer is asked again.
 const RETRY: Duration = Duration::from_secs(1);
 
@@ -87,8 +89,15 @@ impl Passage<'_> {
             large_bytes: usize::MAX,
         };
         let mut pump = Pump::new(source, sink, settings, Rate::default(), place, 0);
-        let mut owner =
-            RunOwner { passage: &self, follows, gap: None, failed: 0, told: Cell::new(Instant::now()), raised: false };
+        let mut owner = RunOwner {
+            passage: &self,
+            follows,
+            gap: None,
+            failed: 0,
+            told: Cell::new(Instant::now()),
+            asked: Cell::new(0),
+            raised: false,
+        };
         let ended = pump.run(&mut owner);
         let gap = owner.gap;
         self.watch.progress(self.counters.counts());
@@ -121,6 +130,8 @@ struct RunOwner<'a, 'p> {
     /// Failures in a row.
     failed: u32,
     told: Cell<Instant>,
+    /// How often it was asked whether it is over.
+    asked: Cell<u32>,
     /// It was said that the bound gave way.
     raised: bool,
 }
@@ -128,7 +139,8 @@ struct RunOwner<'a, 'p> {
 impl<K: Checkpoint> Owner<K> for RunOwner<'_, '_> {
     fn is_over(&self) -> bool {
         // Here, and not at marks: a list of keys has few.
-        if self.told.get().elapsed() >= TELL_EVERY {
+        self.asked.set(self.asked.get().wrapping_add(1));
+        if self.asked.get().is_multiple_of(LOOKS) && self.told.get().elapsed() >= TELL_EVERY {
             self.told.set(Instant::now());
             self.passage.watch.progress(self.passage.counters.counts());
         }

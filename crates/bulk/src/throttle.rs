@@ -3,6 +3,7 @@
 //! A bound on changes that are followed gives way while they come faster: behind it a reader falls back until the source has forgotten
 //! what it is to be told, and a job that waits for a moment of the source would not end. [`Throttle::keep_up`] is the rule.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -23,7 +24,14 @@ const RAISED: Duration = Duration::from_secs(10);
 
 /// Bounds of a job. Clones share them.
 #[derive(Clone, Debug)]
-pub struct Throttle(Arc<Mutex<Paces>>);
+pub struct Throttle(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    /// There is a bound: else no change need look at a clock.
+    is_bound: AtomicBool,
+    paces: Mutex<Paces>,
+}
 
 #[derive(Debug)]
 struct Paces {
@@ -77,22 +85,31 @@ impl Throttle {
             factor: 1.0,
             raised: None,
         };
-        Self(Arc::new(Mutex::new(paces)))
+        let is_bound = AtomicBool::new(bytes > 0 || operations > 0);
+        Self(Arc::new(Shared { is_bound, paces: Mutex::new(paces) }))
     }
 
     fn paces(&self) -> MutexGuard<'_, Paces> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.paces.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_bound(&self) -> bool {
+        self.0.is_bound.load(Ordering::Relaxed)
     }
 
     /// Other bounds from now on.
     pub fn set(&self, bytes: u64, operations: u64) {
         let mut paces = self.paces();
+        self.0.is_bound.store(bytes > 0 || operations > 0, Ordering::Relaxed);
         paces.bounds = (bytes, operations);
         paces.apply(Instant::now());
     }
 
     /// A change of so many bytes has gone.
     pub(crate) fn sent(&self, bytes: u64) {
+        if !self.is_bound() {
+            return;
+        }
         let now = Instant::now();
         let mut paces = self.paces();
         paces.bytes.sent(bytes, now);
@@ -101,6 +118,9 @@ impl Throttle {
 
     /// How long no other is to go.
     pub(crate) fn left(&self) -> Duration {
+        if !self.is_bound() {
+            return Duration::ZERO;
+        }
         let now = Instant::now();
         let mut paces = self.paces();
         paces.bytes.left(now).max(paces.operations.left(now))

@@ -77,9 +77,8 @@ impl Part<'_> {
                     Chain::remove_from(&*archive, folder)?;
                 }
             }
-            match self.dump_once(&archive, anew)? {
-                Some(end) => return Ok(end),
-                None => continue,
+            if let Some(end) = self.dump_once(&archive, anew)? {
+                return Ok(end);
             }
         }
     }
