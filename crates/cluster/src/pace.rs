@@ -11,8 +11,11 @@ use parking_lot::Mutex;
 
 /// The shortest window, in milliseconds: a pause of the network of some tenths of a second makes no node slow.
 const SHORTEST: u64 = 1_000;
-/// The longest window, and how long the last one tells of a node, in milliseconds.
+/// The longest window, in milliseconds.
 const LONGEST: u64 = 30_000;
+/// How long after its end a window tells how fast the node is, beside others, in milliseconds: those of a node with enough requests
+/// end each second, unless the way to it is full. What it took to answer long ago makes no other one slow now.
+const RECENT: u64 = 3_000;
 /// Bytes of large values that have to move between two looks for the way to be full: a node that is slow within one moves less.
 const FULL: u64 = 32 << 10;
 /// How long requests that end behind a full way may have waited there, in milliseconds.
@@ -143,7 +146,7 @@ impl Pace {
     /// The mean of the last window, if that ended lately.
     pub(crate) fn last(&self, now: u64) -> Option<Duration> {
         let last = self.window.lock().last;
-        last.filter(|(ended, _)| now.saturating_sub(*ended) < LONGEST).map(|(_, mean)| mean)
+        last.filter(|(ended, _)| now.saturating_sub(*ended) < RECENT).map(|(_, mean)| mean)
     }
 
     /// The mean of the last window, however long ago that was.

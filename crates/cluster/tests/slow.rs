@@ -6,12 +6,31 @@ mod common;
 use std::collections::HashMap;
 use std::error::Error;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use common::{Nodes, SEED, memory, topology};
 use moneta_cluster::{Ack, Answered, Cluster, ClusterConfig, Connect, Node, NodeStatus, Opened, Writer};
-use moneta_store::{Clock, Origin};
+use moneta_memory::Memory;
+use moneta_store::{Clock, Cx, Key, Op, Origin, Step, Store, Visit};
+use moneta_testkit::doubles::{Double, Layer};
 use parking_lot::Mutex;
+
+/// A node that takes so many milliseconds to answer.
+struct Late(Memory, Arc<AtomicU64>);
+
+impl Double for Late {
+    type Inner = Memory;
+
+    fn inner(&self) -> &Memory {
+        &self.0
+    }
+
+    fn call(&self, cx: &Cx, key: &Key<'_>, op: Op<'_>, out: &mut dyn Visit) -> Step {
+        std::thread::sleep(Duration::from_millis(self.1.load(Ordering::Relaxed)));
+        Store::call(&self.0, cx, key, op, out)
+    }
+}
 
 /// Nodes whose answers are counted by the test.
 #[derive(Clone, Default)]
@@ -34,19 +53,22 @@ struct World {
     cluster: Cluster,
     clock: Arc<Clock>,
     nodes: Counted,
+    /// Milliseconds that each node takes to answer what it is really asked.
+    lateness: Arc<AtomicU64>,
 }
 
 impl World {
     /// Three zones of two nodes each.
     fn new(config: ClusterConfig) -> Self {
         let clock = Arc::new(Clock::manual(1_790_000_000));
-        let (nodes, topology) = (Counted::default(), topology(2));
+        let (nodes, topology, lateness) = (Counted::default(), topology(2), Arc::<AtomicU64>::default());
         for node in topology.replicas.iter().flat_map(|replica| &replica.nodes) {
-            nodes.0.put(node, Arc::new(memory(&clock, 0, 64 << 20, 1 << 20)));
+            let store = Late(memory(&clock, 0, 64 << 20, 1 << 20), Arc::clone(&lateness));
+            nodes.0.put(node, Arc::new(Layer(store)));
         }
         let writer = Writer { origin: Origin::new(1, 0), salt: 0, seed: SEED };
         let cluster = Cluster::new(config, &topology, Box::new(nodes.clone()), writer, 1 << 20, Arc::clone(&clock));
-        Self { cluster: cluster.expect("a cluster"), clock, nodes }
+        Self { cluster: cluster.expect("a cluster"), clock, nodes, lateness }
     }
 
     /// A second in which these nodes answered so many requests each, in so many milliseconds each.
@@ -109,6 +131,23 @@ fn without_answers_of_others_they_are_asked() {
         world.second(&[("a0", 10, 1000)]);
     }
     assert_eq!(world.slow(), ["a0"]);
+}
+
+/// Where the machine is loaded, all are slower than they were. Large values may be on the ways to others, which then have no means
+/// of now.
+#[test]
+fn a_node_is_compared_with_what_others_take_now() {
+    let world = World::new(ClusterConfig { eject_slow: Duration::from_millis(10), ..ClusterConfig::new("app") });
+    (0..2).for_each(|_| world.second(&ALL));
+    (0..5).for_each(|_| world.second(&[]));
+    world.lateness.store(30, Ordering::Relaxed);
+    for _ in 0..2 {
+        world.second(&[("b1", 100, 100)]);
+    }
+    assert!(world.slow().is_empty(), "others take 30 ms and more");
+    world.lateness.store(0, Ordering::Relaxed);
+    world.second(&[("b1", 100, 100)]);
+    assert_eq!(world.slow(), ["b1"]);
 }
 
 #[test]
