@@ -105,10 +105,17 @@ fn of_several_hosts_each_is_asked_and_what_refuses_is_named() {
     printed(&mut command(&ops));
     let line = page(&ops).lines().find(|line| line.starts_with("idle_timeout ")).unwrap().to_owned();
     assert!(line.contains("5m") && line.contains("set by ops at"), "{line}");
+    // Of a hundred, nonsense is refused by each, and what one refuses is set on the others.
+    let hundred = format!("{}{}", format!("{},", admin(&open)).repeat(99), admin(&guarded));
+    let said = refused(&mut moneta(&["set-option", &hundred, "idle_timeout", "soon", "--login-file", &ops]), 1);
+    assert!(said.contains("100 of 100") && said.contains("`soon` is refused"), "{said}");
+    let said = refused(&mut moneta(&["set-option", &hundred, "idle_timeout", "7m", "--login-file", &reader]), 1);
+    assert!(said.contains("1 of 100") && said.matches("operate").count() == 1, "{said}");
+    assert!(in_force(&open, "idle_timeout").starts_with("idle_timeout 7m"));
     // Without a place for it nothing is saved, and nothing set.
     let said = refused(&mut moneta(&["set-option", &admin(&open), "idle_timeout", "6m", "--save"]), 1);
     assert!(said.contains("saved_options or state_dir says where"), "{said}");
-    assert!(in_force(&open, "idle_timeout").starts_with("idle_timeout 5m"));
+    assert!(in_force(&open, "idle_timeout").starts_with("idle_timeout 7m"));
 }
 
 #[test]

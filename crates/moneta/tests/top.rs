@@ -57,6 +57,22 @@ fn a_proxy_is_shown_with_its_nodes_and_one_that_is_gone() {
 }
 
 #[test]
+fn a_node_that_goes_away_while_it_is_looked_at_costs_its_own_line() {
+    let (stays, goes) = (Node::start(&[]), Node::start(&[]));
+    let (stays_admin, goes_admin) = (admin(&stays), admin(&goes));
+    let mut top = moneta(&["top", "--once", "--json", "--interval", "3s", &stays_admin, &goes_admin]);
+    let top = top.stdout(std::process::Stdio::piped()).spawn().unwrap();
+    // After the first of two looks, on any machine that is not stopped for three seconds; before it, the line is the same.
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    goes.signal(common::Signal::SIGKILL);
+    let ended = top.wait_with_output().unwrap();
+    assert!(ended.status.success(), "{ended:?}");
+    let page: Value = serde_json::from_slice(&ended.stdout).unwrap();
+    assert!(host(&page, &goes_admin)["failure"].as_str().is_some_and(|why| !why.is_empty()), "{page}");
+    assert!(host(&page, &stays_admin)["ready"] == true && host(&page, &stays_admin)["failure"].is_null(), "{page}");
+}
+
+#[test]
 fn large_values_are_shown_by_slowlog_and_its_options_change_on_a_reload() {
     let folder = tempfile::tempdir().unwrap();
     let config = file(folder.path(), "moneta.toml", "slow_log_bytes = \"1k\"\n");

@@ -83,9 +83,13 @@ fn a_worker_that_is_held_up_is_counted_while_it_is() {
 #[test]
 fn the_hottest_keys_are_told_to_those_who_may_list() {
     let server = start();
-    let mut client = server.connect();
+    let (mut client, mut binary) = (server.connect(), server.connect());
     let value = vec![b'v'; 8000];
     client.ask(set("large", &value), "STORED\r\n");
+    // 200 bytes that end lines, end words and are no UTF-8.
+    let bytes: Vec<u8> = b"\r\n \0\xff\x1b[2J".iter().copied().cycle().take(200).collect();
+    let quiet_gets = [&[0x80, 0x09, 0, 200, 0, 0, 0, 0, 0, 0, 0, 200][..], &[0; 12], &bytes].concat().repeat(1000);
+    let noop = |magic: u8| [&[magic, 0x0a][..], &[0; 22]].concat();
     // In windows of ten seconds by the server's clock, as long as it takes for one to be over.
     eventually("a window with all of them is over", || {
         for round in 0..3000 {
@@ -96,6 +100,7 @@ fn the_hottest_keys_are_told_to_those_who_may_list() {
         for _ in 0..300 {
             client.ask(format!("get{}\r\n", " lined".repeat(64)), "END\r\n");
         }
+        binary.ask([quiet_gets.clone(), noop(0x80)].concat(), noop(0x81));
         for _ in 0..150 {
             client.ask("get large\r\n", hit("large", &value));
         }
@@ -104,6 +109,9 @@ fn the_hottest_keys_are_told_to_those_who_may_list() {
         [key("by_requests", 0), key("by_requests", 1), key("by_bytes", 0)] == ["lined", "hot", "large"]
     });
     let told = page(&server, "/hotkeys");
+    let is_it =
+        |key: &Value| key["key64"].as_str().is_some_and(|key| key.len() == 268 && key.starts_with("DQogAP8bWzJK"));
+    assert!(told["by_requests"]["keys"].as_array().unwrap().iter().any(is_it), "{told}");
     let share = told["by_requests"]["keys"][0]["share"].as_f64().unwrap();
     assert!((0.7..0.95).contains(&share), "{told}");
     assert!(metrics(&server).get("moneta_hot_key_ratio{of=\"requests\"}") > 0.3);
@@ -113,6 +121,8 @@ fn the_hottest_keys_are_told_to_those_who_may_list() {
         listed.contains("STAT requests:2:key hot\r\n") && listed.contains("STAT bytes:1:key large\r\n"),
         "{listed}"
     );
+    let shown = "%0D%0A%20%00%FF%1B%5B2J".repeat(22) + "%0D%0A";
+    assert!(listed.lines().any(|line| line.ends_with(&format!(":key {shown}"))), "one line: {listed}");
 
     server.node.find_hot_keys(false);
     assert_eq!(page(&server, "/hotkeys"), serde_json::json!({ "on": false }));
