@@ -172,7 +172,7 @@ def kill_the_control_plane(fleet):
     command = pathlib.Path(f"/proc/{process}/cmdline").read_bytes().split(b"\0")[:-1]
     fleet.kill("control")
     time.sleep(2 * AFTER)
-    # Not `cluster up`, which would wait for the dead node as well: another one has its slot.
+    # Not `cluster up`, which would start the dead node as well.
     log = open(fleet.folder / "control.log", "wb")
     fleet.started.append(subprocess.Popen(command, env=ENVIRONMENT, stdin=subprocess.DEVNULL, stdout=log, stderr=log))
     until("it answers", lambda: get(f"{fleet.control}/v1/status").get("in_step"))

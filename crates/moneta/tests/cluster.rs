@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use moneta_net::{Connector, HttpClient, Outward, PemSource, Tls, TlsConfig};
 
-use common::{moneta, output, ports, printed, refused};
+use common::{Node, moneta, output, ports, printed, refused};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -331,6 +331,36 @@ fn a_cluster_starts_loses_a_node_gets_it_back_and_ends() {
     // What was written is there after a start from the folder alone.
     printed(&mut folder.cluster("up", &[]));
     assert!(ask(&nodes[home], "get greeting\r\n").contains("\r\nyou\r\n"));
+    printed(&mut folder.cluster("down", &[]));
+}
+
+#[test]
+fn up_starts_a_node_whose_slot_another_process_has_by_now() {
+    let folder = Folder(tempfile::tempdir().unwrap());
+    printed(&mut folder.cluster("up", &["--port", "0", "--memory", "16m", "--flash", "129m"]));
+    until("the control plane knows all", || folder.line("control").ends_with("instances: 9 UP"));
+    // It is to have items from before: those of a node that has ended in order are on its SSD tier.
+    let nodes = ["a0", "a1"].map(|name| folder.address(name));
+    for node in &nodes {
+        assert_eq!(ask(node, "set greeting 0 0 5\r\nhello\r\n"), "STORED\r\n");
+    }
+    kill(folder.pid("a0").unwrap(), Signal::SIGTERM).unwrap();
+    until("it has ended", || folder.line("a0").ends_with("does not run"));
+    let (control, state) = (format!("http://{}", folder.address("control")), folder.path().join("spare.state"));
+    let place = ["--cluster", "--app", "default", "--replica", "a", "--slot", "a0", "--zone", "a", "--threads", "1"];
+    let spare = Node::start(&[&place[..], &["--control", &control, "--state-dir", state.to_str().unwrap()]].concat());
+    spare.wait_for_log("the slot is this process's");
+
+    let screen = printed(&mut folder.cluster("up", &[]));
+    let spares: Vec<&str> = screen.lines().filter(|line| line.contains("a spare: another process has")).collect();
+    assert!(spares.len() == 1 && spares[0].contains(" a0 "), "{screen}");
+    let line = folder.line("a0");
+    assert!(line.contains("not ready: ") && line.contains("a spare: "), "{line}");
+    // Where that process ends the slot is the node's again, which then reads what it missed.
+    drop(spare);
+    until("it has its slot", || folder.line("a0").ends_with("ready"));
+    let screen = printed(&mut folder.cluster("up", &[]));
+    assert!(!screen.contains("a spare: "), "{screen}");
     printed(&mut folder.cluster("down", &[]));
 }
 

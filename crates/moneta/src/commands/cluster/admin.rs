@@ -18,6 +18,16 @@ pub struct Ready {
     pub phase: String,
     #[serde(default)]
     pub notes: Vec<String>,
+    /// How it stands to the slot that it is to hold, if a control plane has told it.
+    #[serde(default)]
+    slot: Option<String>,
+}
+
+impl Ready {
+    /// Whether another process holds the slot that this one is to have: it waits, and has nothing to serve meanwhile.
+    pub fn is_spare(&self) -> bool {
+        self.slot.as_deref() == Some("spare")
+    }
 }
 
 /// Numbers of a process.

@@ -83,13 +83,14 @@ pub fn start(dir: &Path, plan: &Plan, process: &Process) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Waits until it says that it is ready.
+/// Waits until it says that it is ready, or waits as a spare.
 pub fn wait_until_ready(dir: &Path, process: &Process) -> anyhow::Result<()> {
     let from = Instant::now();
     loop {
-        // One that is drained serves.
+        // One that is drained serves; one whose slot another process has is not ready until that is gone.
         let is_drained = |ready: &admin::Ready| ready.notes.iter().any(|note| note.starts_with(drain::NOTE));
-        if admin::ready(&process.admin_address()).is_ok_and(|ready| ready.ready || is_drained(&ready)) {
+        let is_as_it_can_be = |ready: &admin::Ready| ready.ready || ready.is_spare() || is_drained(ready);
+        if admin::ready(&process.admin_address()).is_ok_and(|ready| is_as_it_can_be(&ready)) {
             return Ok(());
         }
         let log = file(dir, process, "log");

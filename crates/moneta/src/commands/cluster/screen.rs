@@ -18,7 +18,9 @@ pub fn started(dir: &Path, plan: &Plan) -> anyhow::Result<()> {
     let scheme = if plan.tls { "https" } else { "http" };
     for process in &plan.processes {
         let Process { zone, name, .. } = process;
-        writeln!(out, "{zone:<5} {name:<8} {:<16} {scheme}://{}", process.address(), process.admin_address())?;
+        let is_spare = admin::ready(&process.admin_address()).is_ok_and(|ready| ready.is_spare());
+        let spare = if is_spare { "  a spare: another process has its slot" } else { "" };
+        writeln!(out, "{zone:<5} {name:<8} {:<16} {scheme}://{}{spare}", process.address(), process.admin_address())?;
     }
     if let Some(plane) = Plane::of(dir, plan) {
         let address = plane.address();
