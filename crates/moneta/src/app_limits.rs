@@ -3,16 +3,14 @@
 use std::sync::Arc;
 
 use moneta_cluster::Apps;
-use moneta_options::declaration::Opt;
-use moneta_options::kinds::Kind;
-use moneta_options::subscribers::{Effect, Subscribers};
+use moneta_options::subscribers::Subscribers;
 use moneta_server::config::Door;
 use moneta_server::limits::{Allowance, LiveLimits, Refused, Whose};
-use moneta_server::node::AppLimits;
+use moneta_server::node::{AppLimits, Node};
 
 use crate::options::app::AppSettings;
 use crate::options::sections::network;
-use crate::options::sections::proxy::{APP_BYTES, APP_OPERATIONS};
+use crate::options::sections::proxy::{APP_BYTES, APP_CONNECTIONS, APP_OPERATIONS};
 
 /// The allowances of all apps of this process, in their order.
 pub struct AppAllowances {
@@ -20,49 +18,38 @@ pub struct AppAllowances {
     allowances: Vec<(Allowance, Arc<Refused>)>,
 }
 
-/// The limits of all apps, in their order; none where no app has one at the start: then requests are not counted.
+/// The limits of all apps, in their order.
 pub fn limits(settings: &[AppSettings]) -> Vec<Arc<LiveLimits>> {
     let of = |app: &AppSettings| network::limits(app.values.get(&APP_OPERATIONS), app.values.get(&APP_BYTES));
-    let all: Vec<_> = settings.iter().map(|app| LiveLimits::new(of(app))).collect();
-    if all.iter().any(|limits| limits.are_there()) { all } else { Vec::new() }
+    settings.iter().map(|app| LiveLimits::new(of(app))).collect()
 }
 
 impl AppAllowances {
-    /// Those under `limits` of `apps`; `None` where there are none.
-    pub fn new(apps: &Apps, limits: &[Arc<LiveLimits>]) -> Option<Self> {
+    /// Those under `limits` of `apps`.
+    pub fn new(apps: &Apps, limits: &[Arc<LiveLimits>]) -> Self {
         let allowance = |limits: &Arc<LiveLimits>| {
             let refused = Arc::<Refused>::default();
             (Allowance::new(Whose::App, Arc::clone(limits), Arc::clone(&refused)), refused)
         };
-        let allowances: Vec<_> = limits.iter().map(allowance).collect();
-        (!allowances.is_empty()).then(|| Self { apps: apps.clone(), allowances })
+        Self { apps: apps.clone(), allowances: limits.iter().map(allowance).collect() }
     }
 }
 
-/// Lets a reload change the limits of an app. Where no app had one at the start, a first one takes a restart.
-pub fn subscribe(subscribers: &mut Subscribers, limits: Option<&Arc<LiveLimits>>) {
-    follow(subscribers, &APP_OPERATIONS, limits, LiveLimits::set_operations);
-    follow(subscribers, &APP_BYTES, limits, LiveLimits::set_bytes);
-}
-
-fn follow<K: Kind<Value = u64>>(
-    subscribers: &mut Subscribers,
-    option: &'static Opt<K>,
-    limits: Option<&Arc<LiveLimits>>,
-    set: fn(&LiveLimits, Option<u64>),
-) {
-    let limits = limits.cloned();
-    subscribers.on(option, move |change| {
-        let to = (change.to > 0).then_some(change.to);
-        Ok(match &limits {
-            _ if change.from == change.to => Effect::None,
-            Some(limits) => {
-                let limits = Arc::clone(limits);
-                Effect::now(move || set(&limits, to))
-            }
-            None => Effect::AfterRestart,
-        })
+/// Lets a reload change the limits of an app, whose listeners are those of a door, if it has some of its own.
+pub fn subscribe(subscribers: &mut Subscribers, limits: &Arc<LiveLimits>, door: Option<Door>, node: &Arc<Node>) {
+    let (of, told) = (Arc::clone(limits), Arc::clone(node));
+    subscribers.set(&APP_OPERATIONS, move |most| {
+        of.set_operations((most > 0).then_some(most));
+        told.app_limits_changed();
     });
+    let (of, told) = (Arc::clone(limits), Arc::clone(node));
+    subscribers.set(&APP_BYTES, move |most| {
+        of.set_bytes((most > 0).then_some(most));
+        told.app_limits_changed();
+    });
+    let live = Arc::clone(&node.live);
+    subscribers
+        .set(&APP_CONNECTIONS, move |most| door.into_iter().for_each(|door| live.set_door_connections(door, most)));
 }
 
 impl AppLimits for AppAllowances {
@@ -70,6 +57,10 @@ impl AppLimits for AppAllowances {
         let (app, _) = self.apps.of(door, key)?;
         let place = self.apps.all().iter().position(|known| std::ptr::eq(known, app))?;
         Some(&self.allowances[place].0)
+    }
+
+    fn are_there(&self) -> bool {
+        self.allowances.iter().any(|(allowance, _)| allowance.is_limited())
     }
 
     fn refused(&self) -> Vec<(&str, &Refused)> {

@@ -61,13 +61,18 @@ pub fn listeners(options: &Settings, tls: Option<&Arc<Tls>>) -> anyhow::Result<V
     Ok(listeners)
 }
 
-/// Most connections of the app behind a door; the only app of a proxy has all listeners.
+/// Most connections of the app behind a door.
 fn connections_of(apps: &[AppSettings], door: Door) -> Option<usize> {
-    let app = match apps {
-        [only] if !only.has_listeners => Some(only),
-        _ => apps.iter().enumerate().find(|(place, _)| proxy::door(*place) == door).map(|(_, app)| app),
-    };
-    app.map(|app| app.values.get(&APP_CONNECTIONS)).filter(|most| *most > 0)
+    let place = (0..apps.len()).find(|place| own_door(apps, *place) == Some(door))?;
+    Some(apps[place].values.get(&APP_CONNECTIONS)).filter(|most| *most > 0)
+}
+
+/// The door of the listeners that are an app's alone, if it has some; the only app of a proxy has all.
+pub fn own_door(apps: &[AppSettings], place: usize) -> Option<Door> {
+    match apps {
+        [only] if !only.has_listeners => Some(Door::COMMON),
+        _ => apps[place].has_listeners.then(|| proxy::door(place)),
+    }
 }
 
 /// The address of the admin listener, unless it is off.

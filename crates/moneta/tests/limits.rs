@@ -6,7 +6,7 @@ mod common;
 use std::io::{Read, Write};
 use std::net::SocketAddr;
 
-use common::{Node, connect, file, moneta, refused};
+use common::{Node, connect, file, moneta, printed, refused};
 
 const OVER_ADDRESS: &str = "SERVER_ERROR over the limit of operations a second of this client address";
 const OVER_APP: &str = "SERVER_ERROR over the limit of operations a second of this app";
@@ -20,10 +20,14 @@ fn ask(address: SocketAddr, commands: &str) -> String {
     answer
 }
 
-fn metric(node: &Node, name: &str) -> usize {
+fn admin(node: &Node) -> String {
     let line = node.screen.iter().find(|line| line.starts_with("admin on")).expect("it has an admin port");
-    let admin = line.split("http://").nth(1).and_then(|rest| rest.split_whitespace().next()).expect("an address");
-    let mut stream = connect(admin);
+    let admin = line.split("http://").nth(1).and_then(|rest| rest.split_whitespace().next());
+    admin.expect("an address").to_owned()
+}
+
+fn metric(node: &Node, name: &str) -> usize {
+    let mut stream = connect(admin(node));
     stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").expect("it reads");
     let mut page = String::new();
     stream.read_to_string(&mut page).expect("it answers");
@@ -147,6 +151,49 @@ fn an_app_that_does_too_much_costs_no_other_app() {
     connect(direct).read_to_string(&mut answer).expect("it is told why");
     assert_eq!(answer, "ERROR Too many open connections\r\n");
     assert_eq!(ask(proxy.address(), "get other:a\r\n"), "END\r\n");
+}
+
+#[test]
+fn an_app_without_limits_gets_them_while_its_clients_are_connected() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let node =
+        Node::run(moneta(&["serve", "-p", "0", "--admin", "off"]).args(["--cluster", "--threads", "1", "-m", "64"]));
+    let topology = format!("epoch = 1\n[[replica]]\nzone = \"a\"\nnodes = [\"0={}\"]\n", node.address());
+    let topology = file(folder.path(), "topology.toml", &topology);
+    let arguments = ["proxy", "-p", "0", "--admin", "127.0.0.1:0", "--threads", "1", "--topology", &topology];
+    let proxy = Node::run(&mut moneta(&arguments));
+    let set = |option: &str, value: &str| printed(&mut moneta(&["set-option", &admin(&proxy), option, value]));
+    let mut open = connect(proxy.address());
+    let mut over = |request: &str, over: &str| {
+        let mut answers = Vec::new();
+        open.write_all(format!("{}mn\r\n", request.repeat(200)).as_bytes()).expect("it reads");
+        while !answers.ends_with(b"MN\r\n") {
+            let mut piece = [0; 4096];
+            let bytes = open.read(&mut piece).expect("it answers");
+            assert!(bytes > 0, "it is closed");
+            answers.extend_from_slice(&piece[..bytes]);
+        }
+        String::from_utf8_lossy(&answers).matches(over).count()
+    };
+    assert_eq!(over("get a\r\n", OVER_APP), 0);
+    set("app_operations", "10");
+    let refused = over("get a\r\n", OVER_APP);
+    assert!(refused > 100, "{refused}");
+    assert_eq!(metric(&proxy, "moneta_app_limits_refused_total{app=\"default\",what=\"operations\"} "), refused);
+    set("app_operations", "0");
+    assert_eq!(over("get a\r\n", OVER_APP), 0);
+    set("app_bytes", "1k");
+    let refused = over(&format!("set a 0 0 100\r\n{}\r\n", "x".repeat(100)), "SERVER_ERROR over the limit of bytes");
+    assert!(refused > 100, "{refused}");
+    set("app_bytes", "0");
+
+    set("app_connections", "1");
+    let mut answer = String::new();
+    connect(proxy.address()).read_to_string(&mut answer).expect("it is told why");
+    assert_eq!(answer, "ERROR Too many open connections\r\n");
+    assert_eq!(over("get a\r\n", "SERVER_ERROR"), 0, "one that was open stays");
+    set("app_connections", "2");
+    assert_eq!(ask(proxy.address(), "mn\r\n"), "MN\r\n");
 }
 
 #[test]

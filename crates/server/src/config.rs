@@ -116,7 +116,7 @@ pub struct ListenerLimits {
     pub rates: Limits,
     /// Whether its limits on operations and on bytes are its own, and do not change with those of other listeners.
     pub own_rates: [bool; 2],
-    /// Most connections at once through all listeners of its door, at least 1.
+    /// Most connections at once through all listeners of its door, as long as [`crate::live::Live`] says nothing else.
     pub door_connections: Option<usize>,
     /// Commands of operators that it obeys, in place of [`ServerConfig::commands`].
     pub commands: Option<Commands>,

@@ -30,8 +30,8 @@ pub(crate) struct ListenerState {
     max_connections: Option<usize>,
     /// Places set aside for it, which do not count towards the server's limit.
     reserved: usize,
-    /// Connections of all listeners of its door, where these have a limit together.
-    door: Option<Arc<DoorPlaces>>,
+    /// Connections of all listeners of its door.
+    door: Arc<DoorPlaces>,
     /// What its connections may do together.
     allowance: Arc<Allowance>,
     refused: Arc<Refused>,
@@ -43,17 +43,23 @@ pub(crate) struct ListenerState {
 }
 
 /// The connections of all listeners of a door.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct DoorPlaces {
-    most: usize,
+    // 0: any number.
+    most: AtomicUsize,
     // As that of a listener.
     open: AtomicUsize,
 }
 
 impl DoorPlaces {
-    /// None taken of `most`.
-    pub(crate) fn new(most: usize) -> Arc<Self> {
-        Arc::new(Self { most, open: AtomicUsize::new(0) })
+    /// Sets how many there may be; 0: any number. Those that are open stay.
+    pub(crate) fn set_most(&self, most: usize) {
+        self.most.store(most, Ordering::Relaxed);
+    }
+
+    fn is_full(&self) -> bool {
+        let most = self.most.load(Ordering::Relaxed);
+        most > 0 && self.open.load(Ordering::Relaxed) >= most
     }
 }
 
@@ -94,7 +100,7 @@ impl ListenerState {
         name: &str,
         guarded_as: Option<Arc<str>>,
         limits: &ListenerLimits,
-        door: Option<Arc<DoorPlaces>>,
+        door: Arc<DoorPlaces>,
         config: &ServerConfig,
         live: Arc<Live>,
     ) -> Arc<Self> {
@@ -124,14 +130,11 @@ impl ListenerState {
     /// reached.
     pub(crate) fn admit(self: &Arc<Self>, address: Option<AddressPermit>) -> Option<ConnectionPermit> {
         let is_full = self.max_connections.is_some_and(|most| self.open.load(Ordering::Relaxed) >= most);
-        let door_is_full = self.door.as_ref().is_some_and(|door| door.open.load(Ordering::Relaxed) >= door.most);
-        if is_full || door_is_full {
+        if is_full || self.door.is_full() {
             return None;
         }
         self.open.fetch_add(1, Ordering::Relaxed);
-        self.door.iter().for_each(|door| {
-            door.open.fetch_add(1, Ordering::Relaxed);
-        });
+        self.door.open.fetch_add(1, Ordering::Relaxed);
         self.opened.fetch_add(1, Ordering::Relaxed);
         Some(ConnectionPermit { listener: Arc::clone(self), address })
     }
@@ -208,8 +211,6 @@ impl ConnectionPermit {
 impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         self.listener.open.fetch_sub(1, Ordering::Relaxed);
-        self.listener.door.iter().for_each(|door| {
-            door.open.fetch_sub(1, Ordering::Relaxed);
-        });
+        self.listener.door.open.fetch_sub(1, Ordering::Relaxed);
     }
 }

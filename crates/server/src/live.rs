@@ -1,6 +1,7 @@
 //! Settings that may change while a server serves. Whoever reads one takes it as it is at that moment; connections that are open
 //! go by new values, too.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
@@ -8,7 +9,9 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use crate::client_addresses::LiveAddressLimits;
+use crate::config::Door;
 use crate::limits::LiveLimits;
+use crate::listener_state::DoorPlaces;
 use crate::settings::NodeSettings;
 
 /// The settings, each by itself: none of them depends on another.
@@ -31,6 +34,8 @@ pub struct Live {
     pub addresses: Arc<LiveAddressLimits>,
     /// Those of listeners, with which of them are their own. Locked when a listener is made and when a limit changes.
     listeners: Mutex<Vec<(Arc<LiveLimits>, [bool; 2])>>,
+    /// The connections through doors, which may have a limit. Locked as those.
+    doors: Mutex<HashMap<Door, Arc<DoorPlaces>>>,
 }
 
 impl Live {
@@ -52,6 +57,7 @@ impl Live {
             miss_curve: AtomicBool::new(settings.miss_curve),
             addresses: Arc::default(),
             listeners: Mutex::default(),
+            doors: Mutex::default(),
         }
     }
 
@@ -71,6 +77,16 @@ impl Live {
     pub fn set_bytes(&self, most: Option<u64>) {
         let listeners = self.listeners.lock();
         listeners.iter().filter(|(_, [_, is_own])| !is_own).for_each(|(limits, _)| limits.set_bytes(most));
+    }
+
+    /// Most connections at once through all listeners of a door; 0: any number. Those that are open stay.
+    pub fn set_door_connections(&self, door: Door, most: usize) {
+        self.door(door).set_most(most);
+    }
+
+    /// The connections through a door.
+    pub(crate) fn door(&self, door: Door) -> Arc<DoorPlaces> {
+        Arc::clone(self.doors.lock().entry(door).or_default())
     }
 
     /// Has the limits of a listener follow; of operations and bytes, which are its own.

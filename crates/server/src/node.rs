@@ -50,6 +50,9 @@ pub trait AppLimits: Send + Sync {
     /// The allowance of the app of a key that comes through `door`, if it has one.
     fn of(&self, door: Door, key: &[u8]) -> Option<&Allowance>;
 
+    /// Whether any app has a limit now.
+    fn are_there(&self) -> bool;
+
     /// What was refused, by app.
     fn refused(&self) -> Vec<(&str, &Refused)>;
 }
@@ -63,7 +66,7 @@ pub struct Surroundings {
     pub log: Option<LogHandle>,
     /// Where keys go; `None` where all of them stay here.
     pub routes: Option<Arc<dyn Routes>>,
-    /// What apps may do; `None` where none has a limit.
+    /// What apps may do; `None` where there are no apps.
     pub app_limits: Option<Box<dyn AppLimits>>,
     /// What requests wait for that are not answered at once, in a word; `None`: the store's name is not known, and it is `store`.
     pub waits_for: Option<&'static str>,
@@ -131,6 +134,8 @@ pub struct Node {
     /// The thread that waits for other servers' statistics, once one was asked for.
     asking: OnceLock<Option<Offload>>,
     app_limits: Option<Box<dyn AppLimits>>,
+    /// Whether any app has a limit: all that requests ask while none has.
+    apps_are_limited: AtomicBool,
     /// What limits of client addresses refused.
     pub(crate) address_refusals: Arc<Refused>,
 }
@@ -177,6 +182,7 @@ impl Node {
             connection_registry,
             connections,
             routes,
+            apps_are_limited: AtomicBool::new(app_limits.as_ref().is_some_and(|limits| limits.are_there())),
             app_limits,
             verbosity: AtomicU32::new(settings.verbosity),
             started: clock.now(),
@@ -298,10 +304,21 @@ impl Node {
         self.routes.clone()
     }
 
-    /// What apps may do; `None` where none has a limit.
+    /// What apps may do; `None` while none has a limit.
     #[inline]
     pub(crate) fn app_limits(&self) -> Option<&dyn AppLimits> {
-        self.app_limits.as_deref()
+        if self.apps_are_limited.load(Ordering::Relaxed) { self.app_limits.as_deref() } else { None }
+    }
+
+    /// What limits of apps have refused, by app, whether or not there are any now.
+    pub(crate) fn app_refusals(&self) -> Vec<(&str, &Refused)> {
+        self.app_limits.as_ref().map_or_else(Vec::new, |limits| limits.refused())
+    }
+
+    /// Call after a change of what apps may do: connections that are open are under new limits from their next request on.
+    pub fn app_limits_changed(&self) {
+        let are_there = self.app_limits.as_ref().is_some_and(|limits| limits.are_there());
+        self.apps_are_limited.store(are_there, Ordering::Relaxed);
     }
 
     /// Connections open now.

@@ -1,6 +1,5 @@
 //! Assembles a server (sockets, threads), and shuts it down.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
@@ -23,7 +22,7 @@ use crate::error::ServerError;
 use crate::handshakes::{HandshakeThread, Handshakes};
 use crate::late;
 use crate::listener::Bound;
-use crate::listener_state::{DoorPlaces, ListenerState, reserved};
+use crate::listener_state::{ListenerState, reserved};
 use crate::mailbox::Mailbox;
 use crate::node::Node;
 use crate::pulse::Pulse;
@@ -105,10 +104,9 @@ fn check(config: &ServerConfig) -> Result<(), ServerError> {
 
 /// Each listener with its state.
 fn with_states(listeners: Vec<Bound>, config: &ServerConfig, node: &Node) -> Vec<(Bound, Arc<ListenerState>)> {
-    let mut doors: HashMap<u16, Arc<DoorPlaces>> = HashMap::new();
     let pair = |bound: Bound| {
-        let most = bound.limits.door_connections;
-        let door = most.map(|most| Arc::clone(doors.entry(bound.door.0).or_insert_with(|| DoorPlaces::new(most))));
+        let door = node.live.door(bound.door);
+        bound.limits.door_connections.into_iter().for_each(|most| door.set_most(most));
         let guarded_as = (bound.users && node.users.is_some()).then(|| Arc::clone(&bound.name));
         let name = bound.address.to_string();
         let listener_state = ListenerState::new(&name, guarded_as, &bound.limits, door, config, Arc::clone(&node.live));

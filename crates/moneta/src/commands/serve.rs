@@ -195,7 +195,7 @@ impl Served {
 
     /// What its node works with.
     fn surroundings(&self, process: &Process, settings: &Settings) -> Surroundings {
-        let app_limits = self.apps.as_ref().and_then(|apps| AppAllowances::new(apps, &self.app_limits));
+        let app_limits = self.apps.as_ref().map(|apps| AppAllowances::new(apps, &self.app_limits));
         Surroundings {
             phases: Arc::clone(process.phases()),
             log: Some(process.log().clone()),
@@ -223,7 +223,8 @@ impl Served {
             let mut own = Subscribers::default();
             let subscribers = if settings.has_app_tables { &mut own } else { &mut of_process };
             proxy::subscribe(subscribers, &known.cluster);
-            app_limits::subscribe(subscribers, self.app_limits.get(place));
+            let door = endpoints::own_door(&settings.apps, place);
+            app_limits::subscribe(subscribers, &self.app_limits[place], door, node);
             if settings.has_app_tables {
                 of_apps.push((app.clone(), own));
             }

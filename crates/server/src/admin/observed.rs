@@ -14,7 +14,7 @@ use crate::config::ListenAddress;
 use crate::counters;
 use crate::limits::Refused;
 use crate::listener_state::ListenerState;
-use crate::node::{AppLimits, Node};
+use crate::node::Node;
 use crate::session::Worker;
 use crate::stats::{self, Statistic};
 
@@ -75,12 +75,11 @@ impl Observed {
 
     /// What the limits of apps refused.
     fn app_samples(&self) -> Vec<Sample> {
-        let refused = self.node.app_limits().map_or_else(Vec::new, AppLimits::refused);
         let of_app = |(app, refused): (&str, &Refused)| {
             let [operations, bytes, _] = refused.counts();
             [("operations", operations), ("bytes", bytes)].map(|(what, count)| APP_LIMITS.labelled([app, what], count))
         };
-        refused.into_iter().flat_map(of_app).collect()
+        self.node.app_refusals().into_iter().flat_map(of_app).collect()
     }
 }
 

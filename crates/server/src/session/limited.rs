@@ -91,6 +91,16 @@ impl Session {
         self.limits = Some(Box::new(limits));
     }
 
+    /// Puts a connection that is under no limits under those of apps, if any app has one by now.
+    #[inline]
+    pub(super) fn comes_under_limits(&mut self, worker: &Worker) -> bool {
+        let are_there = worker.node.app_limits().is_some();
+        if are_there {
+            self.limit(SessionLimits::default());
+        }
+        are_there
+    }
+
     /// The limits it is under.
     #[inline]
     pub(crate) fn limits(&mut self) -> Option<&mut SessionLimits> {

@@ -84,9 +84,6 @@ impl Session {
     /// Reports the connection to watchers, and learns what the store does. Call once, before the first [`Session::receive`].
     pub fn opened(&mut self, worker: &Worker) {
         self.reads_together = worker.store.together().is_some();
-        if self.limits.is_none() && worker.node.app_limits().is_some() {
-            self.limit(SessionLimits::default());
-        }
         if self.is_guarded() {
             self.begin_guarded(worker);
         } else if worker.node.authenticator.mode() != AuthMode::Off {
@@ -137,7 +134,7 @@ impl Session {
         {
             return received;
         }
-        if self.limits.is_some() {
+        if self.limits.is_some() || self.comes_under_limits(worker) {
             if !self.renew(worker) {
                 return self.close(input.len(), After::CloseNow);
             }

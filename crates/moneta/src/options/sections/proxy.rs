@@ -143,6 +143,7 @@ section! {
 
     /// Client connections of each app at once, over all listeners that are its own; more are told so and closed; 0 sets no limit.
     APP_CONNECTIONS: Number<usize> = Opt::new("app_connections", Number { min: 0, max: 1_000_000 }, || 0)
+        .live()
         .when("Where an app that has listeners must not take the connections of others.");
 
     /// Folder for what outlives this process: the last good topology, and hints, the writes that nodes have missed. Without it
