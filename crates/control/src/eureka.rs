@@ -1,5 +1,4 @@
-//! Eureka's interface to one environment, for clients that speak it already; and the paths of Prana, Netflix's sidecar, that ask for
-//! hosts.
+//! Eureka's interface to one environment, for clients that speak it already; and paths of Prana, Netflix's sidecar.
 //!
 //! What such a client registers is an instance like all others, under its app's name in capitals; nodes of Moneta appear as EVCache's
 //! client expects them. An instance that is away is not told, as Eureka drops it. The whole list is made anew when the ledger changed,
@@ -9,10 +8,11 @@
 //! |---|---|
 //! | `described` | an instance of the fleet as Eureka's clients see it, and the reverse |
 //! | `registry` | all of them, what changed lately, and their encodings |
-//! | `pages` | the routes |
+//! | `pages`, `prana` | the routes |
 
 mod described;
 mod pages;
+mod prana;
 mod registry;
 
 pub use pages::routes;

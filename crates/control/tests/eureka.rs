@@ -232,3 +232,37 @@ fn what_strangers_send_costs_them_alone() {
     assert_eq!(server.ask("POST", "/eureka/apps/A", kind, large.to_string().as_bytes()).status, 413);
     assert_eq!(server.json("/eureka/apps")["applications"]["apps__hashcode"], "");
 }
+
+#[test]
+fn prana_s_clients_are_told_properties_by_name() {
+    let server = Server::start();
+    let run = |order: Value| {
+        let order = serde_json::from_value(order).unwrap();
+        let runtime = moneta_background::runtime::handle().unwrap();
+        runtime.block_on(server.control.change_properties(Who::default(), "default", order)).unwrap();
+    };
+    for (name, schema) in [("orders.batch", json!({ "type": "integer" })), ("orders.mode", json!({ "type": "string" }))]
+    {
+        let schema = serde_json::from_value(schema).unwrap();
+        let runtime = moneta_background::runtime::handle().unwrap();
+        runtime.block_on(server.control.put_schema(Who::default(), "default", name, schema)).unwrap();
+    }
+    assert_eq!(server.post("ORDERS", orders("h1")), 204);
+    let instance = "instance=ORDERS:h1:orders:80";
+    run(json!({ "changes": [
+        { "scope": "global", "name": "orders.batch", "value": 10 },
+        { "scope": "app=ORDERS", "name": "orders.batch", "value": 20 },
+        { "scope": instance, "name": "orders.batch", "value": 30 },
+        { "scope": "app=ORDERS", "name": "orders.mode", "value": "fast" },
+    ], "why": "" }));
+    let ask = |more: &str| server.json(&format!("/dynamicproperties?id=orders.batch&id=orders.mode&id=none{more}"));
+    assert_eq!(ask(""), json!({ "orders.batch": "10", "orders.mode": null, "none": null }));
+    assert_eq!(ask("&appName=orders"), json!({ "orders.batch": "20", "orders.mode": "fast", "none": null }));
+    let own = ask("&appName=ORDERS&instanceId=h1:orders:80");
+    assert_eq!(own, json!({ "orders.batch": "30", "orders.mode": "fast", "none": null }));
+    assert_eq!(server.json("/dynamicproperties"), json!({}));
+    let status = |path: &str| server.ask("GET", path, "", b"").status;
+    assert_eq!(status("/dynamicproperties?id=orders.batch&appName=orders&instanceId=h9"), 404);
+    assert_eq!(status("/dynamicproperties?id=orders.batch&instanceId=h1"), 400);
+    assert_eq!(status(&format!("/dynamicproperties?{}", "id=a&".repeat(1_001))), 413);
+}

@@ -1,4 +1,4 @@
-//! The routes of Eureka's interface, below `/eureka` and `/eureka/v2`, and Prana's.
+//! The routes of Eureka's interface, below `/eureka` and `/eureka/v2`.
 
 use std::io::Read;
 use std::sync::Arc;
@@ -17,6 +17,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::described::{record, registered, status};
+use super::prana;
 use super::registry::{Page, Registry, by_app, compress};
 use crate::commits::Who;
 use crate::control::{Access, Control};
@@ -36,10 +37,10 @@ const COMPRESSED_FROM: usize = 1 << 10;
 
 /// What pages work with.
 #[derive(Clone)]
-struct Eureka {
-    control: Arc<Control>,
+pub(super) struct Eureka {
+    pub(super) control: Arc<Control>,
     access: Arc<dyn Access>,
-    registry: Arc<Registry>,
+    pub(super) registry: Arc<Registry>,
     /// Admits one at a time that has everything encoded.
     turn: Turn,
 }
@@ -49,7 +50,7 @@ struct Eureka {
 pub fn routes(control: &Arc<Control>, access: Arc<dyn Access>, environment: &str) -> Vec<Route> {
     let registry = Arc::new(Registry::new(Arc::clone(control), environment));
     let eureka = Eureka { control: Arc::clone(control), access, registry, turn: Turn::of(1) };
-    let mut routes = prana(&eureka);
+    let mut routes = prana::routes(&eureka);
     macro_rules! below {
         ($base:literal) => {
             let of = || eureka.clone();
@@ -83,17 +84,7 @@ pub fn routes(control: &Arc<Control>, access: Arc<dyn Access>, environment: &str
     routes
 }
 
-/// What Prana answers of its own state, and the hosts of an app.
-fn prana(eureka: &Eureka) -> Vec<Route> {
-    vec![
-        Route::text("/ping", || "pong\n".to_owned()).needs(Right::None),
-        Route::text("/status", || "STARTED\n".to_owned()).needs(Right::None),
-        Route::text("/healthcheck", || "ok\n".to_owned()).needs(Right::None),
-        Route::get("/eureka/hosts", hosts, eureka.clone()).needs(Right::Role(Role::Read)),
-    ]
-}
-
-fn refused(refusal: &Refusal) -> Response {
+pub(super) fn refused(refusal: &Refusal) -> Response {
     let status = StatusCode::from_u16(refusal.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     (status, format!("{refusal}\n")).into_response()
 }
@@ -180,7 +171,7 @@ async fn by_secure_vip(State(eureka): State<Eureka>, Path(vip): Path<String>, he
 }
 
 /// Whether a list of names with commas between them has this one.
-fn is_named(names: Option<&str>, name: &str) -> bool {
+pub(super) fn is_named(names: Option<&str>, name: &str) -> bool {
     names.is_some_and(|names| names.split(',').any(|one| one.trim().eq_ignore_ascii_case(name)))
 }
 
@@ -371,31 +362,4 @@ async fn set_metadata(
     };
     instance.metadata.extend(entries);
     ended(&eureka, put(&eureka, who, &instance).await)
-}
-
-/// Whose hosts are wanted.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Hosts {
-    app_name: Option<String>,
-    vip: Option<String>,
-}
-
-/// Prana's list: the hosts of an app, or of a name, that are up.
-async fn hosts(State(eureka): State<Eureka>, Query(asked): Query<Hosts>) -> Response {
-    if asked.app_name.is_none() && asked.vip.is_none() {
-        return refused(&Refusal::invalid("name appName or vip"));
-    }
-    let wanted = |instance: &Instance| {
-        instance.status == Told::Up
-            && asked.app_name.as_ref().is_none_or(|app| instance.app.eq_ignore_ascii_case(app))
-            && asked.vip.as_ref().is_none_or(|vip| is_named(instance.vip.as_deref(), vip))
-    };
-    match eureka.registry.instances(wanted) {
-        Ok(instances) => {
-            let hosts: Vec<&str> = instances.iter().map(|instance| instance.host.as_str()).collect();
-            moneta_admin::answer::json(StatusCode::OK, &json!(hosts))
-        }
-        Err(refusal) => refused(&refusal),
-    }
 }

@@ -92,6 +92,49 @@ impl Control {
         Ok(page.into())
     }
 
+    /// Values by their names, as text; null where there is none: those of an instance, of an app, or of all. Apps are found whatever
+    /// the case of their letters, as Eureka's clients write them.
+    ///
+    /// # Errors
+    /// 404 if the instance is not registered; 400 if it has no app; 503 if this process is not in step.
+    pub(crate) fn property_texts<'a>(
+        &self,
+        environment: &str,
+        (app, id): (Option<&str>, Option<&str>),
+        names: impl Iterator<Item = &'a str>,
+    ) -> Result<Map<String, Value>, Refusal> {
+        let state = self.state_in_step()?;
+        let of = state.environment(environment);
+        let app = app.map(|app| {
+            let known = of.and_then(|of| of.apps.keys().find(|known| known.eq_ignore_ascii_case(app)));
+            known.map_or(app, |known| &**known)
+        });
+        let (scopes, instance) = match (app, id) {
+            (Some(app), Some(id)) => {
+                let record = of.and_then(|of| of.record(app, id)).ok_or_else(|| {
+                    Refusal::missing(format!("no instance `{}` of the app `{}` is registered", short(id), short(app)))
+                })?;
+                (scopes_of(app, id, record), Some((app, id, record)))
+            }
+            (Some(app), None) => (vec![Scope::App(app.to_owned()), Scope::Global], None),
+            (None, None) => (vec![Scope::Global], None),
+            (None, Some(_)) => return Err(Refusal::invalid("an instance is named with its app")),
+        };
+        let value = |name: &str| {
+            let all = scopes.iter().filter_map(|scope| of?.properties.get(scope, name));
+            let mut all = all.map(|(_, property)| match instance {
+                Some((app, id, record)) => property.value_for(app, id, record),
+                None => &property.value,
+            });
+            match all.find(|value| !value.is_null()) {
+                Some(Value::String(text)) => text.as_str().into(),
+                Some(value) => value.to_string().into(),
+                None => Value::Null,
+            }
+        };
+        Ok(names.map(|name| (name.to_owned(), value(name))).collect())
+    }
+
     /// How an instance stands to its properties.
     fn stands(
         &self,
