@@ -36,6 +36,8 @@ for target in "${@:-test}"; do
         # The ledger's backend, on real members.
         need etcd etcd-server
         need etcdctl etcd-client
+        # Has a member of it wait for its disk.
+        need strace strace
         # The tiers on XFS and ext4 images; their tests say so and end where these cannot be mounted.
         PATH=$PATH:/usr/sbin need mkfs.xfs xfsprogs
         PATH=$PATH:/usr/sbin need mkfs.ext4 e2fsprogs

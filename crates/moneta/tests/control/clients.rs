@@ -13,11 +13,16 @@ use crate::ends::{fleet, load, page, state_at};
 use crate::etcd::Etcd;
 use crate::support::{Control, Over, try_ask};
 
-const ZONES: [&str; 3] = ["a", "b", "c"];
+pub const ZONES: [&str; 3] = ["a", "b", "c"];
 const DAY: i64 = 86_400;
 
 fn member(etcd: &Etcd) -> Control {
-    let arguments = ["control", "--listen", "127.0.0.1:0", "--renew-every", "1", "--etcd", &etcd.urls()];
+    member_at(&etcd.urls())
+}
+
+/// A member of the control plane on these members of etcd.
+pub fn member_at(etcd: &str) -> Control {
+    let arguments = ["control", "--listen", "127.0.0.1:0", "--renew-every", "1", "--etcd", etcd];
     let control = Control::run(&mut moneta(&arguments));
     control.until_ready();
     control
@@ -28,14 +33,14 @@ fn linked(urls: &str, zone: &str) -> Vec<String> {
     ["--control", urls, "--app", "app", "--zone", zone].map(str::to_owned).into()
 }
 
-fn node(urls: &str, zone: &str, clock: impl FnOnce(&mut std::process::Command)) -> Node {
+pub fn node(urls: &str, zone: &str, clock: impl FnOnce(&mut std::process::Command)) -> Node {
     let mut command = moneta(&["serve", "-p", "0", "--admin", "127.0.0.1:0", "--cluster", "--replica", zone]);
     clock(command.args(linked(urls, zone)).args(["--slot", &format!("{zone}0")]));
     Node::run(&mut command)
 }
 
 /// A proxy in zone `a`, and its admin port.
-fn proxy(urls: &str, clock: impl FnOnce(&mut std::process::Command)) -> (Node, std::net::SocketAddr) {
+pub fn proxy(urls: &str, clock: impl FnOnce(&mut std::process::Command)) -> (Node, std::net::SocketAddr) {
     let admin = format!("127.0.0.1:{}", steady_port());
     let mut command = moneta(&["proxy", "-p", "0", "--admin", &admin, "--topology", "control:app"]);
     // On a machine that is busy with other tests a node that answers late is no fault of the control plane.
@@ -45,7 +50,7 @@ fn proxy(urls: &str, clock: impl FnOnce(&mut std::process::Command)) -> (Node, s
 }
 
 /// So many nodes are up, as a proxy sees it.
-fn all_up(admin: std::net::SocketAddr, nodes: &[Node]) -> bool {
+pub fn all_up(admin: std::net::SocketAddr, nodes: &[Node]) -> bool {
     nodes.iter().all(|node| state_at(admin, node.address()).is_some_and(|one| one["state"] == "up"))
 }
 
@@ -57,7 +62,7 @@ fn away(control: &Control) -> (usize, usize) {
 }
 
 /// Sets and reads through a proxy while `days` go by, and asserts that no answer is an error.
-fn clients_see_nothing(proxy: &Node, days: impl FnOnce(&dyn Fn(u64))) {
+pub fn clients_see_nothing(proxy: &Node, days: impl FnOnce(&dyn Fn(u64))) {
     let (is_over, rounds) = (AtomicBool::new(false), AtomicU64::new(0));
     std::thread::scope(|scope| {
         let over = Over(&is_over);

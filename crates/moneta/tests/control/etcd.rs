@@ -62,10 +62,35 @@ impl Etcd {
         }
     }
 
+    /// Has each fsync of a member wait, of all its files or of one below its folder, as on a disk that does not answer; until what is
+    /// returned is dropped. Everything else of the member goes on.
+    pub fn stick(&self, member: usize, file: Option<&str>) -> Process {
+        let process = self.processes[member].as_ref().expect("it runs");
+        // A tracer that ends frees what it traces.
+        let mut command = clean("setpriv");
+        command.args(["--pdeathsig", "KILL", "strace", "-f", "-e", "trace=fdatasync,fsync"]);
+        command.args(["-e", "inject=fdatasync,fsync:delay_enter=2000000000", "-o"]);
+        let traced = self.folder.path().join("traced");
+        let _ = std::fs::remove_file(&traced);
+        command.arg(&traced).args(["-p", &process.id().to_string()]);
+        if let Some(file) = file {
+            command.arg("-P").arg(self.folder.path().join(format!("m{member}")).join(file));
+        }
+        let tracer = Process::start(&mut command);
+        until("it waits for its disk", || std::fs::read_to_string(&traced).is_ok_and(|said| said.contains("sync(")));
+        tracer
+    }
+
     /// Where all of them are, as `--etcd` takes it.
     pub fn urls(&self) -> String {
-        let urls: Vec<String> = self.places.iter().map(|place| format!("http://127.0.0.1:{}", place.client)).collect();
-        urls.join(",")
+        self.urls_from(0)
+    }
+
+    /// The same, that member first.
+    pub fn urls_from(&self, first: usize) -> String {
+        let (before, after) = self.places.split_at(first);
+        let url = |place: &Place| format!("http://127.0.0.1:{}", place.client);
+        after.iter().chain(before).map(url).collect::<Vec<_>>().join(",")
     }
 
     /// The member that leads, if one that runs says so.

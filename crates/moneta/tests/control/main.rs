@@ -20,5 +20,6 @@ mod properties;
 mod protected;
 mod rollouts;
 mod strangers;
+mod stuck;
 mod support;
 mod topologies;
