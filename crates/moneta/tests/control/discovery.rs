@@ -105,9 +105,11 @@ fn a_feed_goes_on_from_a_cursor_and_begins_anew_where_that_is_none() {
     // What came meanwhile is told, and no more.
     let (events, later) = control.feed(&format!("app=feed&cursor={at}")).round();
     assert_eq!((events.len(), &events[0]["put"]["key"]), (1, &json!("feed/c")));
-    let foreign = format!("{:016x}:1", 0xdead);
-    let ahead = format!("{}:99999999", later.split_once(':').unwrap().0);
-    for cursor in [foreign.as_str(), ahead.as_str(), "nonsense"] {
+    let (own, revision) = later.split_once(':').unwrap();
+    // Also where this ledger has that revision, and can go on from it.
+    let foreign = [format!("{:016x}:1", 0xdead), format!("{:016x}:{revision}", 0xdead)];
+    let ahead = format!("{own}:99999999");
+    for cursor in [foreign[0].as_str(), foreign[1].as_str(), ahead.as_str(), "nonsense"] {
         let (events, _) = control.feed(&format!("cursor={cursor}")).round();
         assert!(events[0]["begin"].is_string() && events.len() == 4, "{cursor}: {events:?}");
     }

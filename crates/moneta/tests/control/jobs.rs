@@ -181,6 +181,23 @@ fn what_a_silent_worker_says_late_counts_for_nothing() {
 }
 
 #[test]
+fn what_a_worker_says_under_a_term_that_is_over_counts_for_nothing_though_the_task_is_its_own_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let control = Control::start(folder.path(), &[]);
+    assert_eq!(begin(&control, "j", &json!([{ "name": "t" }])).0, 200);
+    let before = claim(&control, "w");
+    assert_eq!(say(&control, "w", &before, &json!({ "checkpoint": 1, "end": "released" })).0, 200);
+    let now = claim(&control, "w");
+    assert_eq!((&now["task"], &now["term"]), (&json!("t"), &json!(2)));
+    for more in [json!({}), json!({ "checkpoint": 9 }), json!({ "end": "done" })] {
+        assert_eq!(say(&control, "w", &before, &more).0, 409, "{more}");
+    }
+    assert_eq!(show(&control, "j")["tasks"][0]["checkpoint"], 1);
+    assert_eq!(say(&control, "w", &now, &json!({ "end": "done" })).0, 200);
+    control.end();
+}
+
+#[test]
 fn a_job_is_as_it_was_when_the_control_plane_is_killed_at_each_step() {
     let folder = tempfile::tempdir().unwrap();
     let mut control = Control::start(folder.path(), &[]);
