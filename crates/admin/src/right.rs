@@ -130,6 +130,8 @@ pub enum Denial {
     LogIn(&'static str),
     /// The client lacks the right: status 403.
     Forbidden,
+    /// The client has the right for some keys, and the page shows all: status 403.
+    SomeKeys,
 }
 
 impl Denial {
@@ -145,6 +147,9 @@ impl Denial {
             }
             Self::LogIn(page) => (StatusCode::SEE_OTHER, [(header::LOCATION, page)]).into_response(),
             Self::Forbidden => (StatusCode::FORBIDDEN, format!("this needs the {what} `{right}`\n")).into_response(),
+            Self::SomeKeys => {
+                (StatusCode::FORBIDDEN, "this shows all keys, and you may touch some alone\n").into_response()
+            }
         }
     }
 }

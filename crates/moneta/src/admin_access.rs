@@ -145,6 +145,11 @@ fn of_users(
             users.count_refusal(user.name(), needed.unwrap_or(Right::Stats));
             return Err(Denial::Forbidden);
         }
+        // These pages show keys, and values, of everybody.
+        if matches!(needed, Some(Right::List | Right::Replicate)) && !user.keys().are_all() {
+            users.count_refusal(user.name(), needed.unwrap_or(Right::List));
+            return Err(Denial::SomeKeys);
+        }
         if let Some(audit) = audit.as_ref().filter(|_| needed == Some(Right::Operate)) {
             audit.note(Event::Command { who: Some(user.name()), from: &from, command: asked.path });
         }

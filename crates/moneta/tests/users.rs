@@ -187,10 +187,47 @@ fn the_admin_port_lets_users_do_what_they_may() {
     for (path, headers, status) in asked {
         assert_eq!(page(&node, "GET", path, &headers), status, "{path} {headers}");
     }
+    // Who acts in environments alone has no rights.
+    let node_of_fleet =
+        users.run(&["add", &path, "fleet", "--app", "a", "--environment", "default", "--roles", "register"]);
+    node.wait_for(|| page(&node, "GET", "/", &token("fleet", &node_of_fleet)) == 403, "it is not known");
     users.run(&["remove", &path, "graphs"]);
     node.wait_for(|| page(&node, "GET", "/metrics", &token("graphs", &graphs)) == 401, "who is removed is let in");
     let open = Node::start(&["--users", &path, "--admin-metrics-open"]);
     assert_eq!((page(&open, "GET", "/metrics", ""), page(&open, "GET", "/", "")), (200, 401));
+}
+
+/// Without this a user of some keys reads those of all others, with their values.
+#[test]
+fn who_may_touch_some_keys_sees_no_others_on_the_admin_port() {
+    let users = Users::new();
+    let rights = "read,write,list,replicate,stats,operate";
+    let all = users.add("all", &["--rights", rights]);
+    let some = users.add("some", &["--rights", rights, "--prefix", "a:"]);
+    let app = users.add("app", &["--rights", rights, "--app", "one"]);
+    let node = Node::start(&["--users", &users.path(), "--cluster"]);
+    assert_eq!(node.exchange(&(log_in("all", &all) + "set b:1 0 0 1\r\nx\r\n")), "STORED\r\nSTORED\r\n");
+    let token = |name: &str, secret: &str| format!("Authorization: Bearer {name}:{secret}\r\n");
+    let digest = "Content-Length: 26\r\n";
+    let pages = [
+        ("GET", "/key?key=b:1&value=1"),
+        ("GET", "/hotkeys"),
+        ("GET", "/slowlog"),
+        ("GET", "/changes?values=1"),
+        ("POST", "/digest"),
+    ];
+    for (method, path) in pages {
+        let status = |headers: String| page(&node, method, path, &headers);
+        let more = if method == "POST" { digest } else { "" };
+        for (name, secret) in [("some", &some), ("app", &app)] {
+            assert_eq!(status(token(name, secret) + more), 403, "{name} {path}");
+        }
+        if method == "GET" {
+            assert_eq!(status(token("all", &all)), 200, "{path}");
+        }
+    }
+    assert_eq!(page(&node, "GET", "/metrics", &token("some", &some)), 200);
+    assert_eq!(page(&node, "GET", "/options", &token("some", &some)), 200);
 }
 
 #[test]

@@ -25,8 +25,12 @@ pub fn command() -> Command {
     let password = Arg::new("password-stdin").long("password-stdin").action(ArgAction::SetTrue);
     let password = password.help("Read a password from standard input in place of making a secret");
     let rights: Vec<&str> = Right::ALL.into_iter().map(Right::name).collect();
-    let rights =
-        Arg::new("rights").long("rights").value_name("RIGHTS").required(true).value_delimiter(',').value_parser(rights);
+    let rights = Arg::new("rights")
+        .long("rights")
+        .value_name("RIGHTS")
+        .required_unless_present("roles")
+        .value_delimiter(',')
+        .value_parser(rights);
     Command::new("user")
         .about("Add, change, remove and list users of a file of users")
         .after_help("A process that has the file takes a change within two seconds. docs/security.md says what users and rights are.")
@@ -36,7 +40,7 @@ pub fn command() -> Command {
             Command::new("add")
                 .about("Add a user, and print its secret, which is not kept")
                 .args([&file, &name])
-                .arg(rights.help("What it may do, with commas between"))
+                .arg(rights.help("What it may do, with commas between; none may be left out for a user with roles"))
                 .arg(many("prefix", "PREFIX", "How its keys begin; may be repeated; without one all keys are its"))
                 .arg(many("app", "APP", "On a proxy, an app whose keys are its; may be repeated").conflicts_with("prefix"))
                 .arg(many("environment", "NAME", "An environment of a fleet; may be repeated; * stands for all").requires("roles"))
