@@ -24,6 +24,8 @@ pub struct NodeSource {
     /// Sent with each begin.
     request: Request,
     value_max: usize,
+    /// The region that the node has to be of.
+    region: Option<u8>,
     open: Option<Open>,
 }
 
@@ -39,7 +41,14 @@ impl NodeSource {
     /// Will read the node at `endpoint` as `request` says, but for the place. A node that follows tells something each second.
     /// Values over `value_max` bytes are passed over.
     pub fn new(endpoint: Endpoint, request: Request, value_max: usize) -> Self {
-        Self { endpoint, request, value_max, open: None }
+        Self { endpoint, request, value_max, region: None, open: None }
+    }
+
+    /// Reads no node that makes its versions in another region than this one: with the wish for that region's writes alone it
+    /// would tell nothing, and that up to now.
+    #[must_use]
+    pub fn of_region(self, region: u8) -> Self {
+        Self { region: Some(region), ..self }
     }
 
     /// The node's address.
@@ -56,6 +65,12 @@ impl Source for NodeSource {
     fn begin(&mut self, from: Begin, rate: u64) -> Result<(), SourceError> {
         self.open = None;
         let mut dialogue = Dialogue::open(&self.endpoint, Some(Protocol::Text), self.value_max)?;
+        if let Some(wanted) = self.region
+            && let Some(region) = dialogue.server_region()?
+            && region != u64::from(wanted)
+        {
+            return Err(SourceError::Refused(format!("it is of region {region}, and not of region {wanted}")));
+        }
         (self.request.begin, self.request.rate) = (from, rate);
         dialogue.begin(&self.request.to_string())?;
         let mut open = Open { dialogue, inflated: None, seen: Bytes::new() };

@@ -119,7 +119,7 @@ pub(crate) fn start(
         ..Request::default()
     };
     let began = Arc::<AtomicU64>::default();
-    let source = NodeSource::new(start.endpoint.clone(), request, config.value_max);
+    let source = NodeSource::new(start.endpoint.clone(), request, config.value_max).of_region(config.region);
     let source = Dated::new(source, Arc::clone(clock), Arc::clone(&began));
     let (state_of, applier, workers) = (Arc::clone(&state), Arc::clone(applier), config.workers);
     moneta_background::start("relay-read", move |_| {

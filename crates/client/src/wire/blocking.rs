@@ -200,6 +200,20 @@ impl Dialogue {
     /// # Errors
     /// Those of the connection.
     pub fn server_time(&mut self) -> Result<Option<u64>, DialogueError> {
+        self.told_of_versions(b"now=")
+    }
+
+    /// The number of the region in which the server makes versions; `None`: it does not tell. Nothing else may be waiting for an
+    /// answer.
+    ///
+    /// # Errors
+    /// Those of the connection.
+    pub fn server_region(&mut self) -> Result<Option<u64>, DialogueError> {
+        self.told_of_versions(b"region=")
+    }
+
+    /// A number of the answer to `mv`; `None`: it has none of this name.
+    fn told_of_versions(&mut self, name: &[u8]) -> Result<Option<u64>, DialogueError> {
         if !self.dialect.versions {
             return Ok(None);
         }
@@ -209,11 +223,11 @@ impl Dialogue {
         loop {
             match tokens::line(&self.input[self.read..])? {
                 Ok((line, length)) => {
-                    let now = line.split(|byte| *byte == b' ').find_map(|word| word.strip_prefix(b"now="));
-                    let now = now.and_then(tokens::number);
+                    let told = line.split(|byte| *byte == b' ').find_map(|word| word.strip_prefix(name));
+                    let told = told.and_then(tokens::number);
                     self.read += length;
                     self.limit(None);
-                    return Ok(now);
+                    return Ok(told);
                 }
                 Err(_) => self.receive(1)?,
             }

@@ -91,6 +91,16 @@ fn a_flush_crosses_where_it_is_asked_to_and_too_large_values_leave_nothing_old()
     ["kept", "other", "after"].iter().for_each(|key| misses(&world, 1, key));
 }
 
+/// Without this such a relay is ready and not behind, and carries nothing.
+#[test]
+fn a_relay_with_the_number_of_another_region_says_so() {
+    let world = World::start([&[], &[]]);
+    let relay = world.relay(0, &["--region", "7"]);
+    relay.until("it says what is wrong", || relay.page("/relay").contains("and not of region 7"));
+    assert!(relay.page("/readyz").contains("\"ready\":false"), "{}", relay.page("/readyz"));
+    assert_eq!(relay.metric("relay_up"), 0.0);
+}
+
 #[test]
 fn where_values_do_not_cross_what_is_older_goes() {
     let world = World::start([&[], &[]]);
