@@ -19,7 +19,7 @@
 //! | [`layout`] | names and records of an archive |
 //! | `sealed` | encryption of segments |
 //! | [`take`], `follow`, `ends` | from a node into the archive |
-//! | [`point`] | what a restore to a moment needs |
+//! | [`point`], [`rings`] | what a restore to a moment needs, and which slot has which keys |
 //! | [`state`] | what nodes held at a restore point, whatever its size |
 //! | [`merge`], [`keep`], [`mirror`] | a new base in the archive; what goes; a second copy |
 //! | [`restore`], [`verify`] | from the archive into nodes; whether that would work |
@@ -36,6 +36,7 @@ pub mod mirror;
 pub mod moment;
 pub mod point;
 pub mod restore;
+pub mod rings;
 #[cfg(feature = "age")]
 pub mod sealed;
 pub mod state;

@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use crate::error::BackupError;
 use crate::layout::{ARCHIVE, SLOTS, VERIFIED};
+use crate::rings::RINGS;
 
 /// The largest record, in bytes.
 const RECORD_MAX: u64 = 64 << 10;
@@ -36,8 +37,11 @@ impl Mirrored {
 pub fn mirror(from: &dyn Archive, to: &dyn Archive) -> Result<Mirrored, BackupError> {
     let list =
         |archive: &dyn Archive, folder: &str| archive.list(folder).map_err(|error| BackupError::archive(folder, error));
-    let mut names: Vec<String> = list(from, SLOTS)?.into_iter().chain(list(from, VERIFIED)?).collect();
-    let there: HashSet<String> = list(to, SLOTS)?.into_iter().chain(list(to, VERIFIED)?).collect();
+    let all = |archive: &dyn Archive| -> Result<Vec<String>, BackupError> {
+        Ok([list(archive, SLOTS)?, list(archive, VERIFIED)?, list(archive, RINGS)?].concat())
+    };
+    let mut names: Vec<String> = all(from)?;
+    let there: HashSet<String> = all(to)?.into_iter().collect();
     names.retain(|name| !there.contains(name));
     names.push(ARCHIVE.to_owned());
     // A segment that is under way has no record yet, and is copied with that.
@@ -64,6 +68,8 @@ pub fn mirror(from: &dyn Archive, to: &dyn Archive) -> Result<Mirrored, BackupEr
 fn rank(name: &str) -> u8 {
     match name.rsplit('/').next().unwrap_or(name) {
         ARCHIVE => 1,
+        // What was made by a ring is restored by it.
+        _ if name.starts_with(RINGS) => 0,
         file if file.ends_with(".segment") => 0,
         file if file.ends_with(".commit") => 2,
         "DONE" => 3,

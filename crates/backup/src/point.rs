@@ -5,6 +5,7 @@ use moneta_store::feed::Change;
 
 use crate::error::BackupError;
 use crate::layout::{BaseRecord, Slot};
+use crate::rings::Owner;
 
 /// Bytes of a block beside its values, when it is read.
 const BLOCK_REST: usize = 2 << 20;
@@ -22,6 +23,8 @@ pub struct Point {
     pub end: Option<(u64, u64)>,
     /// Chains, and which of their segments: base first.
     runs: Vec<(Chain, Vec<Committed>)>,
+    /// The keys that were the slot's; `None`: all that are there.
+    pub(crate) owner: Option<Owner>,
 }
 
 impl Point {
@@ -101,6 +104,7 @@ fn from_base(slot: &Slot, base: &BaseRecord, at: u64) -> Result<Point, BackupErr
         watermark: if base.is_point { base.complete } else { 0 },
         end: None,
         runs: vec![(chain, segments)],
+        owner: None,
     };
     let (mut next, mut after) = (base.part, base.after);
     while let Some(number) = next {

@@ -23,6 +23,7 @@ use crate::error::BackupError;
 use crate::layout::{Slot, slots};
 use crate::moment::{millis, second};
 use crate::point::{Point, find};
+use crate::rings;
 use crate::state::{Reading, State};
 
 /// Changes that are handed to a target at once.
@@ -71,17 +72,15 @@ pub struct Restored {
 /// The restore points of all slots at or before a moment.
 ///
 /// # Errors
-/// If a slot has none, or what it needs is not whole.
+/// If a slot has none that had keys then, or what it needs is not whole.
 pub fn points(archive: &Arc<dyn Archive>, at: u64) -> Result<Vec<Point>, BackupError> {
     let names = slots(&**archive)?;
     if names.is_empty() {
         return Err(BackupError::Refused("there is no backup here".to_owned()));
     }
-    let point = |name: &String| {
-        find(&Slot::open(archive, name)?, at)?
-            .ok_or_else(|| BackupError::Refused(format!("{name} has no restore point at or before then")))
-    };
-    names.iter().map(point).collect()
+    let point = |name: String| Ok((name.clone(), find(&Slot::open(archive, &name)?, at)?));
+    let found = names.into_iter().map(point).collect::<Result<_, BackupError>>()?;
+    rings::chosen(&**archive, found)
 }
 
 /// Restores all slots of an archive.
@@ -90,7 +89,15 @@ pub fn points(archive: &Arc<dyn Archive>, at: u64) -> Result<Vec<Point>, BackupE
 /// If there is no restore point, what it needs is not whole, or a target does not take it. All that is needed is looked for
 /// before a target is changed.
 pub fn restore(config: &RestoreConfig, archive: &Arc<dyn Archive>, watch: &dyn Watch) -> Result<Restored, BackupError> {
-    let points = points(archive, config.at)?;
+    restore_points(config, &points(archive, config.at)?, watch)
+}
+
+/// Restores these points.
+pub(crate) fn restore_points(
+    config: &RestoreConfig,
+    points: &[Point],
+    watch: &dyn Watch,
+) -> Result<Restored, BackupError> {
     let moments = points.iter().map(|point| (point.slot.clone(), point.watermark)).collect();
     let mut restored = Restored { points: moments, ..Restored::default() };
     let mut targets = Vec::new();
@@ -104,7 +111,7 @@ pub fn restore(config: &RestoreConfig, archive: &Arc<dyn Archive>, watch: &dyn W
     // Read to the end before anything goes: a damaged segment leaves the targets as they are.
     let reading = Reading { prefix: config.prefix.clone(), value_max: config.value_max };
     let mut states = Vec::new();
-    for point in &points {
+    for point in points {
         watch.phase(&format!("reading {}", point.slot), Some(point.counts().sets));
         states.push(State::read(point, &reading)?);
         if watch.should_stop() {

@@ -22,6 +22,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 use crate::error::BackupError;
 use crate::moment::second;
 use crate::point::Point;
+use crate::rings::Owner;
 
 /// Bytes of changes that are in memory at once, about.
 const MEMORY: u64 = 192 << 20;
@@ -80,7 +81,11 @@ impl State {
             |_| true,
             |change| {
                 let Some(key) = change.key() else { return Ok(()) };
-                if !key.starts_with(&reading.prefix) || matches!(&change, Change::Set(set) if is_gone(set)) {
+                let is_other = |owner: &Owner| !owner.has(key);
+                if !key.starts_with(&reading.prefix)
+                    || point.owner.as_ref().is_some_and(is_other)
+                    || matches!(&change, Change::Set(set) if is_gone(set))
+                {
                     return Ok(());
                 }
                 let file = &mut files[usize::try_from(xxh3_64_with_seed(key, SEED) % count).unwrap_or(0)];

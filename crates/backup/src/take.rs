@@ -31,6 +31,8 @@ use crate::moment::millis;
 const FAILURES: u32 = 30;
 /// The name under which nodes list the reader of their changes.
 const READER: &str = "moneta-backup";
+/// How long the node that had a slot before may take to answer.
+const FORMER_PATIENCE: Duration = Duration::from_secs(3);
 /// By how much the clock of this machine may be behind a node's, in milliseconds.
 const CLOCKS: u64 = 1000;
 
@@ -39,6 +41,8 @@ const CLOCKS: u64 = 1000;
 pub struct TakeConfig {
     /// The node.
     pub node: Endpoint,
+    /// The slot may have been another node's that still runs.
+    pub moved: bool,
     /// Go on with changes, until it is stopped; else up to when it was begun.
     pub follow: bool,
     /// How often changes are committed: no restore point is older than that while changes are followed.
@@ -170,11 +174,29 @@ impl Job<'_> {
         let chain = slot.part_chain(last)?;
         let end: Option<FeedPlace> = chain.end().parse().ok();
         if end.is_none_or(|end| end.incarnation != place.incarnation) {
+            if !self.config.moved
+                && last.source != self.name
+                && end.is_some_and(|end| self.still_runs(&last.source, end))
+            {
+                return Err(BackupError::Refused(format!(
+                    "{} is backed up here from {}, which runs, and {} is another node: of another app it needs another archive; \
+                     --moved says that it has taken the place of the first",
+                    slot.name, last.source, self.name
+                )));
+            }
             self.watch
                 .note(&format!("{}: it is another one than before, or was begun anew: a new base is made", self.name));
             return Ok(None);
         }
         Ok(Some(last.clone()))
+    }
+
+    /// Whether the node at an address is the one that told this place.
+    fn still_runs(&self, source: &str, told: FeedPlace) -> bool {
+        let Ok(address) = source.parse() else { return false };
+        let endpoint = Endpoint { address, ..self.config.node.clone() }.patient(FORMER_PATIENCE);
+        let place = Server::look(&endpoint).ok().and_then(|server| server.cursor().ok());
+        place.is_some_and(|place| place.incarnation == told.incarnation)
     }
 
     fn cadence(&self) -> Cadence {

@@ -17,10 +17,9 @@ use moneta_store::{Clock, Cx, Key, KeyHash, Op, Policy, Store, Unseen};
 use serde::{Deserialize, Serialize};
 
 use crate::error::BackupError;
-use crate::layout::{Slot, VERIFIED, create, read};
+use crate::layout::{VERIFIED, create, read};
 use crate::moment::{millis, second};
-use crate::point::find;
-use crate::restore::{RestoreConfig, points, restore};
+use crate::restore::{RestoreConfig, points, restore_points};
 use crate::state::{Reading, State};
 
 /// How long a request may take.
@@ -82,17 +81,16 @@ pub fn verify(
         rate: 0,
         value_max,
     };
-    let restored = restore(&config, archive, watch)?;
+    // The same for both: others may come meanwhile.
+    let points = points(archive, at)?;
+    let restored = restore_points(&config, &points, watch)?;
     if !restored.done {
         return Ok(None);
     }
     let mut comparison = Comparison::new(node)?;
     watch.phase("comparing", Some(restored.read.items));
-    for (slot, at) in &restored.points {
-        // The same points: others may have come since.
-        let lacks = || BackupError::Refused(format!("the restore point of {slot} went while it was verified"));
-        let point = find(&Slot::open(archive, slot)?, *at)?.ok_or_else(lacks)?;
-        let mut state = State::read(&point, &Reading { prefix: Vec::new(), value_max })?;
+    for point in &points {
+        let mut state = State::read(point, &Reading { prefix: Vec::new(), value_max })?;
         state.items(|set| comparison.add(set))?;
     }
     comparison.settle()?;

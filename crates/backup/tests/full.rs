@@ -32,6 +32,7 @@ fn a_backup_that_ran_out_of_room_is_no_restore_point_and_the_next_is_one() {
     let directory = Directory::open(&folder.path().join("archive")).expect("there is room");
     let address: Address = memcached.path().to_str().expect("it is plain").parse().expect("it is an address");
     let config = TakeConfig {
+        moved: false,
         node: Endpoint::new(address),
         follow: false,
         every: Duration::from_secs(60),

@@ -113,6 +113,96 @@ fn restore(from: &Path, to: &str, at: u64, more: &[&str]) -> Value {
     json(&[&["restore", "--from", text(from), "--to", to, "--at", &at.to_string()], more].concat())
 }
 
+/// A replica of these nodes, whose slots are `s0` and so on.
+fn replica(folder: &Path, name: &str, nodes: &[&Node]) -> String {
+    let slots: Vec<String> =
+        nodes.iter().enumerate().map(|(number, node)| format!("\"s{number}={}\"", node.address())).collect();
+    file(folder, name, &format!("[[replica]]\nname = \"a\"\nzone = \"a\"\nnodes = [{}]\n", slots.join(", ")))
+}
+
+/// Sets, or without a value deletes, keys at the nodes that have them by a topology.
+fn write(topology: &str, nodes: &[&Node], keys: std::ops::Range<u32>, value: Option<&str>) {
+    for key in keys {
+        let key = format!("k{key}");
+        let route = printed(&mut moneta(&["route", topology, &key]));
+        let node = nodes.iter().find(|node| route.contains(&node.address().to_string())).expect("it has a node");
+        let request = match value {
+            Some(value) => format!("set {key} 0 0 {}\r\n{value}\r\n", value.len()),
+            None => format!("delete {key}\r\n"),
+        };
+        let answer = node.exchange(&request);
+        assert!(["STORED\r\n", "DELETED\r\n", "NOT_FOUND\r\n"].contains(&&*answer), "{answer}");
+    }
+}
+
+/// Without what the archive knows of rings, a node's old items come back that have been deleted or overwritten since at the node
+/// that has their keys now, no verification holds, and nothing from before the change can be restored.
+#[test]
+fn a_replica_that_grows_and_shrinks_is_restored_as_it_was() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let archive = folder.path().join("archive");
+    let (first, second) = (node(&[]), node(&[]));
+    let one = replica(folder.path(), "one.toml", &[&first]);
+    let two = replica(folder.path(), "two.toml", &[&first, &second]);
+    write(&one, &[&first], 0..40, Some("old"));
+    let before = back_up("a", &archive, &["--topology", &one]);
+    // By a ring of two most of half of the keys are the second node's: there they are written anew, and deleted.
+    let both = [&first, &second];
+    write(&two, &both, 0..40, Some("zz"));
+    write(&two, &both, 20..30, None);
+    sleep(Duration::from_millis(1200));
+    let grown = back_up("a", &archive, &["--topology", &two]);
+    let _ = printed(&mut moneta(&["backup", "verify", "--from", text(&archive)]));
+    let held = |at: u64| {
+        let target = node(&["-m", "64"]);
+        let address = target.address().to_string();
+        restore(&archive, &address, at, &["--rollback", "--yes"]);
+        content(&target)
+    };
+    let is = |held: &Model, keys: std::ops::Range<u32>, value: Option<&str>, what: &str| {
+        for key in keys {
+            let key = format!("k{key}");
+            assert_eq!(held.get(&key).map(|(value, _)| value.as_str()), value, "{key} {what}");
+        }
+    };
+    let now = held(grown.max(before) + 5_000);
+    is(&now, 0..20, Some("zz"), "is another's");
+    is(&now, 20..30, None, "was deleted");
+    is(&now, 30..40, Some("zz"), "is another's");
+    is(&held(before), 0..40, Some("old"), "before the change");
+    // The second node leaves: what it had is the first one's again.
+    write(&one, &[&first], 0..40, Some("end"));
+    write(&one, &[&first], 0..10, None);
+    sleep(Duration::from_millis(1200));
+    back_up("a", &archive, &["--topology", &one]);
+    let last = held(millis());
+    is(&last, 0..10, None, "was deleted");
+    is(&last, 10..40, Some("end"), "is another's");
+}
+
+/// Two apps whose slots have the same names: without this each restore has the other's items, and drops its own.
+#[test]
+fn another_node_that_runs_does_not_go_into_a_slot() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let archive = folder.path().join("archive");
+    let (first, second) = (node(&[]), node(&[]));
+    let one = replica(folder.path(), "one.toml", &[&first]);
+    let other = replica(folder.path(), "other.toml", &[&second]);
+    write(&one, &[&first], 0..3, Some("one"));
+    write(&other, &[&second], 0..3, Some("other"));
+    let at = back_up("a", &archive, &["--topology", &one]);
+    let is = ["backup", "a", "--into", text(&archive), "--topology", &other];
+    let said = refused(&mut moneta(&is), 1);
+    assert!(said.contains("which runs") && said.contains("--moved"), "{said}");
+    let target = node(&[]);
+    restore(&archive, &target.address().to_string(), millis().max(at), &["--fill"]);
+    assert_eq!(content(&target)["k1"].0, "one");
+    back_up("a", &archive, &["--topology", &other, "--moved"]);
+    // What has ended is replaced without a word.
+    drop(second);
+    back_up("a", &archive, &["--topology", &one]);
+}
+
 /// Segments and records below a folder whose names end so.
 fn files(folder: &Path, end: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();

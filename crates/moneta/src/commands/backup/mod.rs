@@ -32,6 +32,9 @@ struct TakeArgs {
     /// Go on with what changes, until a signal
     #[arg(long)]
     follow: bool,
+    /// Slots may be other nodes' than in the last run, which still run
+    #[arg(long)]
+    moved: bool,
     /// How often changes are committed meanwhile: no restore point is older
     #[arg(long, value_name = "TIME", default_value = "1m", value_parser = time)]
     every: Duration,

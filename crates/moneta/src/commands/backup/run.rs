@@ -10,8 +10,9 @@ use anyhow::{anyhow, bail};
 use moneta_backup::layout::{Slot, slot_name};
 use moneta_backup::mirror::{Mirrored, mirror};
 use moneta_backup::take::{TakeConfig, Taken, take as take_node};
-use moneta_backup::{BackupError, keep, merge as merging, moment};
+use moneta_backup::{BackupError, keep, merge as merging, moment, rings};
 use moneta_bulk::Watch;
+use moneta_cluster::RingKind;
 use moneta_net::{Address, Endpoint};
 use moneta_segments::Archive;
 use serde::Serialize;
@@ -37,9 +38,12 @@ struct Report {
 
 /// Backs up nodes until all is there; with `--follow` until a signal.
 pub(super) fn take(args: TakeArgs) -> anyhow::Result<()> {
-    let nodes = nodes(&args.source, args.topology.as_deref())?;
+    let (nodes, replica) = nodes(&args.source, args.topology.as_deref())?;
     let plain = archives::to_write(&args.into)?;
     let archive = begun(Arc::clone(&plain), &args.recipient)?;
+    if let Some(Divided { name, ring, nodes }) = &replica {
+        rings::note(&archive, name, *ring, nodes)?;
+    }
     let copies = args.copy_to.iter().map(|name| archives::to_write(name)).collect::<anyhow::Result<Vec<_>>>()?;
     let screen = Screen::new("backup")?;
     let ends = AtomicBool::new(false);
@@ -48,6 +52,7 @@ pub(super) fn take(args: TakeArgs) -> anyhow::Result<()> {
     let one = |name: &str, node: &Endpoint| -> Result<Taken, BackupError> {
         let config = TakeConfig {
             node: node.clone(),
+            moved: args.moved,
             follow: args.follow,
             every: args.every,
             part_age: args.part_age,
@@ -109,8 +114,18 @@ pub(super) fn take(args: TakeArgs) -> anyhow::Result<()> {
     }
 }
 
-/// The nodes of this name, with their slots' names.
-fn nodes(name: &str, topology: Option<&str>) -> anyhow::Result<Vec<(String, Endpoint)>> {
+/// A replica, and what divides its keys.
+struct Divided {
+    name: String,
+    ring: RingKind,
+    nodes: Vec<moneta_cluster::Node>,
+}
+
+/// Nodes with their slots' names.
+type Named = Vec<(String, Endpoint)>;
+
+/// The nodes of this name; and the replica that they are.
+fn nodes(name: &str, topology: Option<&str>) -> anyhow::Result<(Named, Option<Divided>)> {
     let topology = topology.map(crate::proxy::topology).transpose()?;
     let replicas = topology.iter().flat_map(|topology| &topology.replicas);
     if let Some(replica) = replicas.clone().find(|replica| replica.name == name) {
@@ -120,14 +135,17 @@ fn nodes(name: &str, topology: Option<&str>) -> anyhow::Result<Vec<(String, Endp
         names.sort_unstable();
         names.dedup();
         return match names.len() == nodes.len() {
-            true => Ok(nodes),
+            true => {
+                let ring = topology.as_ref().map_or(RingKind::default(), |topology| topology.ring);
+                Ok((nodes, Some(Divided { name: name.to_owned(), ring, nodes: replica.nodes.clone() })))
+            }
             false => bail!("slots of {name} have names that are alike but for punctuation"),
         };
     }
     let known: Vec<&str> = replicas.map(|replica| &*replica.name).collect();
     let known = if known.is_empty() { String::new() } else { format!(", and no replica: {}", known.join(", ")) };
     let address = name.parse::<Address>().map_err(|error| anyhow!("\"{name}\" is no server: {error}{known}"))?;
-    Ok(vec![(slot_name(name), endpoint(address))])
+    Ok((vec![(slot_name(name), endpoint(address))], None))
 }
 
 fn copy(from: &dyn Archive, copies: &[Arc<dyn Archive>]) -> Result<Mirrored, BackupError> {
