@@ -79,6 +79,7 @@ fn alone(job: &Job<'_>) -> Result<Populated, BulkError> {
         return Err(BulkError::Archive("the base is of a server without a feed: no changes follow".to_owned()));
     }
     let file = config.cursor_file.clone().map(|path| CursorFile::open(path, ENDING)).transpose()?;
+    let file = file.map(|file| file.of(config.what()));
     let start = start(file.as_ref().map(CursorFile::read).transpose()?.flatten(), &base, &changes)?;
     if !config.follow && !config.strict && matches!(start, Start::Base(_)) {
         warn(&done, &changes, watch);

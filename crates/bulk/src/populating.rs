@@ -65,6 +65,23 @@ pub struct Populated {
     pub segments: u64,
 }
 
+impl PopulateConfig {
+    /// What is written where, in one word: what was done of it says nothing of what is done elsewhere.
+    pub(crate) fn what(&self) -> String {
+        let mut nodes: Vec<String> = self.place.nodes.iter().map(|node| node.address.to_string()).collect();
+        nodes.sort_unstable();
+        let Which { prefix, buckets, .. } = &self.which;
+        let mut what = nodes.join(",");
+        if !prefix.is_empty() {
+            what += &format!(",prefix={}", prefix.escape_ascii());
+        }
+        if let Some(buckets) = buckets {
+            what += &format!(",slots={buckets}");
+        }
+        what.replace(char::is_whitespace, "_")
+    }
+}
+
 /// The processes that share the work.
 #[derive(Clone, Debug)]
 pub struct Share {
@@ -72,6 +89,8 @@ pub struct Share {
     pub name: String,
     /// How each says that it lives.
     pub pulse: Pulse,
+    /// Refuses to share with those who write elsewhere, or other items: then nobody would write what they did.
+    pub one_target: bool,
 }
 
 /// What a run has in common, alone or shared.

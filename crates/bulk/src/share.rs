@@ -15,7 +15,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use moneta_feed::{Begin, Kept};
-use moneta_segments::{Archive, Chain, Claim, Claims, Done, SegmentError, Taken};
+use moneta_segments::{Archive, Chain, Claim, Claims, Created, Done, SegmentError, Taken};
 use serde::Serialize;
 
 use crate::dump::{BASE, CHANGES};
@@ -35,6 +35,10 @@ const ALL_CHANGES: &str = "changes";
 const PLACE: &str = "changes.place";
 /// The most bytes of it.
 const PLACE_MAX: u64 = 4096;
+/// The file, among the claims, that says what is written where.
+const WHAT: &str = "what";
+/// The most bytes of it.
+const WHAT_MAX: u64 = 1 << 20;
 
 /// What is said of a segment that is done.
 #[derive(Serialize)]
@@ -47,6 +51,9 @@ struct Said<'a> {
 pub(crate) fn populate(job: &Job<'_>, share: &Share) -> Result<Populated, BulkError> {
     let folder = format!("claims/{}", share.name);
     let join = || Claims::join(Arc::clone(job.archive), &folder, &machine(), share.pulse);
+    if share.one_target {
+        check_what(job, &folder, &share.name)?;
+    }
     let claims = join().map_err(|error| SegmentError::Archive { name: folder.clone(), source: error })?;
     let target = TargetSink::new(&job.config.place, job.servers)?;
     let sink = Some(Populating { target, keep: None });
@@ -66,6 +73,24 @@ pub(crate) fn populate(job: &Job<'_>, share: &Share) -> Result<Populated, BulkEr
     populated.segments = sharing.segments;
     populated.written = sharing.sink.map(|sink| sink.target.written()).unwrap_or_default();
     Ok(populated)
+}
+
+/// Refuses a share that was begun for another target, or for other items.
+fn check_what(job: &Job<'_>, folder: &str, share: &str) -> Result<(), BulkError> {
+    let (name, what) = (format!("{folder}/{WHAT}"), job.config.what());
+    let before = || -> std::io::Result<Option<String>> {
+        match job.archive.create(&name, what.as_bytes())? {
+            Created::Now => Ok(None),
+            Created::Before => read(&**job.archive, &name, WHAT_MAX),
+        }
+    };
+    match before().map_err(|source| SegmentError::Archive { name: name.clone(), source })? {
+        Some(before) if before != what => Err(BulkError::Archive(format!(
+            "the share {share} writes to {before}, and this would write to {what}: another target, or other items, take a share \
+             of another name"
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// This machine's name, for people.
@@ -199,7 +224,7 @@ impl Sharing<'_> {
         let mut changes = Chain::open(Arc::clone(self.job.archive), CHANGES)?;
         changes.start_at(&done.to)?;
         let place = format!("{}/{PLACE}", self.folder);
-        let from = match read(&**self.job.archive, &place).map_err(|error| self.failed(error))? {
+        let from = match read(&**self.job.archive, &place, PLACE_MAX).map_err(|error| self.failed(error))? {
             Some(cursor) => {
                 let wrong = |wrong| BulkError::Archive(format!("{place} says {cursor}: {wrong}"));
                 Begin::Cursor(cursor.parse().map_err(wrong)?)
@@ -240,9 +265,9 @@ fn refresh(base: &mut Chain) -> Result<(), BulkError> {
     Ok(())
 }
 
-fn read(archive: &dyn Archive, place: &str) -> std::io::Result<Option<String>> {
+fn read(archive: &dyn Archive, place: &str, most: u64) -> std::io::Result<Option<String>> {
     let mut text = String::new();
-    match archive.open(place).and_then(|file| file.take(PLACE_MAX).read_to_string(&mut text)) {
+    match archive.open(place).and_then(|file| file.take(most).read_to_string(&mut text)) {
         Ok(_) => Ok(Some(text)),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),

@@ -42,6 +42,18 @@ pub enum CursorError {
         /// Why.
         source: io::Error,
     },
+    /// It says how far another reader is, which writes elsewhere.
+    #[error(
+        "{path} says how far what was written to {of} is, and this would write to {wanted}: another target takes another file"
+    )]
+    Other {
+        /// The file.
+        path: String,
+        /// What it is of.
+        of: String,
+        /// What this reader is of.
+        wanted: String,
+    },
     /// Another process keeps its cursor in it.
     #[error("{path} is in use by another reader")]
     InUse {
@@ -57,6 +69,8 @@ pub struct CursorFile {
     path: PathBuf,
     /// What it holds by this process.
     kept: Option<Kept>,
+    /// What its reader does with what it reads; `None`: that does not matter.
+    of: Option<String>,
     _lock: File,
 }
 
@@ -73,7 +87,7 @@ impl CursorFile {
         let from = Instant::now();
         loop {
             match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) => return Ok(Self { path, kept: None, _lock: lock }),
+                Ok(()) => return Ok(Self { path, kept: None, of: None, _lock: lock }),
                 Err(Errno::WOULDBLOCK) if from.elapsed() < patience => sleep(LOOK_EVERY),
                 Err(Errno::WOULDBLOCK) => return Err(CursorError::InUse { path: shown() }),
                 Err(error) => return Err(refused(error.into())),
@@ -81,10 +95,16 @@ impl CursorFile {
         }
     }
 
+    /// Of a reader that writes there, one word: a file of another is refused.
+    #[must_use]
+    pub fn of(self, of: String) -> Self {
+        Self { of: Some(of), ..self }
+    }
+
     /// What it says; `None` if there is no such file, or nothing in it.
     ///
     /// # Errors
-    /// If it cannot be read.
+    /// If it cannot be read, or is of another reader.
     pub fn read(&self) -> Result<Option<Kept>, CursorError> {
         let text = match fs::read_to_string(&self.path) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
@@ -95,6 +115,12 @@ impl CursorFile {
         let cursor = words.next().map(str::to_owned);
         // Earlier builds wrote a cursor alone.
         let watermark = words.next().and_then(|word| word.parse().ok()).unwrap_or(0);
+        if let (Some(of), Some(wanted)) = (words.next(), &self.of)
+            && of != wanted
+        {
+            let (path, of) = (self.path.display().to_string(), of.to_owned());
+            return Err(CursorError::Other { path, of, wanted: wanted.clone() });
+        }
         Ok(cursor.map(|cursor| Kept { cursor, watermark }))
     }
 
@@ -107,7 +133,7 @@ impl CursorFile {
             return Ok(());
         }
         let draft = draft(&self.path);
-        write(&draft, &kept)
+        write(&draft, &kept, self.of.as_deref())
             .and_then(|()| fs::rename(&draft, &self.path))
             .map_err(|source| CursorError::Write { path: self.path.display().to_string(), source })?;
         self.kept = Some(kept);
@@ -127,9 +153,12 @@ fn beside(path: &Path, end: &str) -> PathBuf {
     name.into()
 }
 
-fn write(draft: &Path, Kept { cursor, watermark }: &Kept) -> io::Result<()> {
+fn write(draft: &Path, Kept { cursor, watermark }: &Kept, of: Option<&str>) -> io::Result<()> {
     let mut file = File::create(draft)?;
-    writeln!(file, "{cursor} {watermark}")?;
+    match of {
+        Some(of) => writeln!(file, "{cursor} {watermark} {of}")?,
+        None => writeln!(file, "{cursor} {watermark}")?,
+    }
     // Else the file may be there without its content after a loss of power.
     file.sync_all()
 }

@@ -93,7 +93,11 @@ pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
         value_max: usize::try_from(args.value_max)?,
         cursor_file: args.cursor_file,
         any_sum: args.any_sum,
-        share: args.share.map(|name| Share { name, pulse: Pulse::of(Duration::from_secs(args.share_patience)) }),
+        share: args.share.map(|name| Share {
+            name,
+            pulse: Pulse::of(Duration::from_secs(args.share_patience)),
+            one_target: true,
+        }),
     };
     let screen = Screen::new("populate")?;
     let populated = moneta_bulk::populate(&config, &archive, &screen);

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use super::common::{Memcached, Process, Signal, connect_unix, moneta, refused, until};
+use super::common::{Memcached, Process, Signal, connect_unix, moneta, printed, refused, until};
 use super::{items, node, number, run, send, sets, text, verify};
 
 const KEYS: u32 = 40_000;
@@ -43,6 +43,17 @@ fn populators_share_a_directory_and_one_that_is_killed_leaves_its_segment_to_the
     // One that comes late has nothing to do, and says that all is there.
     let report = run(&["populate", "--from", text(&from), "--to", &to, "--share", "once", "--json"]);
     assert!(report.contains("\"done\":true") && number(&report, "segments") == 0, "{report}");
+    // For another target nothing of it is done.
+    let other = node("2", &[]);
+    let other = other.address().to_string();
+    let is = ["populate", "--from", text(&from), "--to", &other, "--share", "once"];
+    let said = refused(&mut moneta(&is), 1);
+    assert!(said.contains("a share of another name"), "{said}");
+    let cursor = folder.path().join("cursor");
+    let is = |to: &str| moneta(&["populate", "--from", text(&from), "--to", to, "--cursor-file", text(&cursor)]);
+    printed(&mut is(&to));
+    let said = refused(&mut is(&other), 1);
+    assert!(said.contains("another target takes another file"), "{said}");
 }
 
 #[test]

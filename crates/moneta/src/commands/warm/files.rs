@@ -198,7 +198,7 @@ impl Part<'_> {
             rate: self.order.rate(),
             value_max: VALUE_MAX,
             cursor_file: None,
-            share: Some(Share { name: name.clone(), pulse: Pulse::of(NOTICED) }),
+            share: Some(Share { name: name.clone(), pulse: Pulse::of(NOTICED), one_target: false }),
             any_sum: false,
         };
         let watch = Watching::new(self.held, self.stop);
