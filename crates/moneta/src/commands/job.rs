@@ -11,6 +11,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command};
 use moneta_link::{Control, ControlError};
 use serde_json::{Value, json};
 
+use super::safe;
 use crate::outward;
 
 /// How often a job is looked at that is watched.
@@ -156,7 +157,8 @@ fn word<'a>(page: &'a Value, name: &str) -> &'a str {
 
 fn table(jobs: &[Value]) -> String {
     let mut text = format!("{:<22} {:<12} {:<11} {:>9}  {}\n", "job", "app", "state", "done", "why");
-    for job in jobs {
+    for job in jobs.iter().map(safe::page) {
+        let job = &job;
         let done = format!("{}/{}", job["done"], job["tasks"]);
         let why = word(job, "why");
         let _ = writeln!(
@@ -171,6 +173,7 @@ fn table(jobs: &[Value]) -> String {
 }
 
 fn shown(job: &Value) -> String {
+    let job = &safe::page(job);
     let mut text = format!("{} of the app {}: {}", word(job, "id"), word(job, "app"), word(job, "state"));
     for (before, name) in [(", ", "why"), (", begun by ", "by")] {
         if !word(job, name).is_empty() {

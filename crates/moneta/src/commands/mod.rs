@@ -24,6 +24,7 @@ pub mod relay;
 pub mod repair;
 pub mod restore;
 pub mod route;
+mod safe;
 pub mod segments;
 pub mod serve;
 pub mod set_option;

@@ -11,6 +11,7 @@ use anyhow::{Context, bail};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use serde_json::{Value, json};
 
+use super::safe;
 use crate::control_url::Control;
 
 /// How long an answer may take.
@@ -171,12 +172,12 @@ fn values(control: &Control, what: &str, of: &ArgMatches) -> anyhow::Result<Show
     Ok(match what {
         "list" => {
             let page = ask("properties", query(&["scope", "name"]))?;
-            let text = screen::list(&page);
+            let text = screen::list(&safe::page(&page));
             (page, Some(text))
         }
         "get" => {
             let page = control.get(&one()?, &[])?;
-            let text = format!("{}\n", screen::value(&page["value"]));
+            let text = format!("{}\n", screen::value(&safe::page(&page["value"])));
             (page, Some(text))
         }
         "set" => {
@@ -193,14 +194,14 @@ fn values(control: &Control, what: &str, of: &ArgMatches) -> anyhow::Result<Show
             let mut wanted = query(&["scope", "name"]);
             wanted.extend(number("limit").map(|limit| ("limit", limit)));
             let page = ask("property-history", wanted)?;
-            let text = screen::history(&page);
+            let text = screen::history(&safe::page(&page));
             (page, Some(text))
         }
         "diff" => {
             let versions = [("from", number("from")), ("to", number("to"))];
             let page =
                 ask("property-diff", versions.into_iter().filter_map(|(name, one)| Some((name, one?))).collect())?;
-            let text = screen::diff(&page);
+            let text = screen::diff(&safe::page(&page));
             (page, Some(text))
         }
         "rollback" => {
@@ -214,12 +215,12 @@ fn values(control: &Control, what: &str, of: &ArgMatches) -> anyhow::Result<Show
             let mut wanted = query(&["app", "name"]);
             wanted.push(("id", text(of, "instance").unwrap_or_default().to_owned()));
             let page = ask("property-explain", wanted)?;
-            let text = screen::explained(&page);
+            let text = screen::explained(&safe::page(&page));
             (page, Some(text))
         }
         "status" => {
             let page = ask("property-status", query(&["app"]))?;
-            let text = screen::status(&page);
+            let text = screen::status(&safe::page(&page));
             (page, Some(text))
         }
         other => bail!("`{other}` is not known"),

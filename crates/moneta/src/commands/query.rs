@@ -7,6 +7,7 @@ use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use serde_json::Value;
 
+use super::safe;
 use crate::control_url;
 
 /// How long an answer may take.
@@ -55,7 +56,7 @@ pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
             groups.iter().map(|(name, count)| (name, count.as_u64().unwrap_or(0))).collect();
         groups.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
         for (name, count) in groups {
-            writeln!(out, "{count:>8}  {}", if name.is_empty() { "-" } else { name })?;
+            writeln!(out, "{count:>8}  {}", if name.is_empty() { "-".to_owned() } else { safe::text(name) })?;
         }
         if let Some(others @ 1..) = answer["other_groups"].as_u64() {
             writeln!(out, "{others:>8}  in other groups")?;

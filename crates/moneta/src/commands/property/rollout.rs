@@ -5,6 +5,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use moneta_options::kinds::units;
 use serde_json::json;
 
+use super::super::safe;
 use super::{Shown, asked, is_json, name, optional, required, scope, screen, text};
 use crate::control_url::Control;
 
@@ -70,7 +71,7 @@ pub fn run(control: &Control, of: &ArgMatches) -> anyhow::Result<Shown> {
         )?,
         "status" if id.is_none() => {
             let page = control.get(&all, &[])?;
-            let text = screen::rollouts(&page);
+            let text = screen::rollouts(&safe::page(&page));
             return Ok((page, Some(text)));
         }
         "status" => control.get(&one()?, &[])?,
@@ -79,6 +80,6 @@ pub fn run(control: &Control, of: &ArgMatches) -> anyhow::Result<Shown> {
         "abort" => wish("abort")?,
         other => bail!("`{other}` is not known"),
     };
-    let text = screen::rollout(&page);
+    let text = screen::rollout(&safe::page(&page));
     Ok((page, Some(text)))
 }
