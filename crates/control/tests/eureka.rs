@@ -28,6 +28,19 @@ impl Access for Open {
     }
 }
 
+/// All may do all with one app.
+struct Of(&'static str);
+
+impl Access for Of {
+    fn registers(&self, _: &Who, _: &str, app: &str) -> bool {
+        app == self.0
+    }
+
+    fn reads_all(&self, _: &Who, _: &str) -> bool {
+        true
+    }
+}
+
 struct Server {
     // In the order in which they end.
     admin: Admin,
@@ -51,10 +64,14 @@ impl Reply {
 
 impl Server {
     fn start() -> Self {
+        Self::start_for(Open)
+    }
+
+    fn start_for(access: impl Access + 'static) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let ledger = Arc::new(Embedded::open(folder.path()).unwrap());
         let (control, running) = Control::start(ledger, &ControlConfig::default()).unwrap();
-        let routes = eureka::routes(&control, Arc::new(Open), "default");
+        let routes = eureka::routes(&control, Arc::new(access), "default");
         let address: SocketAddr = "127.0.0.1:0".parse().unwrap();
         let admin = Admin::start(address, AdminConfig::default(), routes).unwrap();
         let server = Self { admin, control, _running: running, _folder: folder };
@@ -105,6 +122,33 @@ impl Server {
     fn until_hash(&self, hash: &str) {
         self.until(hash, |server| server.json("/eureka/apps")["applications"]["apps__hashcode"] == hash);
     }
+}
+
+/// The guard of a listener sees the path's app; what is registered is of the app in capitals. Without its own look, who may
+/// register `orders` changes and removes instances of another app, `ORDERS`.
+#[test]
+fn who_may_register_an_app_registers_none_in_other_letters() {
+    let server = Server::start_for(Of("orders"));
+    let record: Record = serde_json::from_value(json!({ "kind": "other" })).unwrap();
+    pollster::block_on(server.control.register(Who::default(), &Open, ("default", "ORDERS", "h1:orders:80"), record))
+        .unwrap();
+    assert_eq!(server.post("orders", orders("h1")), 403);
+    for (method, path) in [
+        ("DELETE", "/eureka/apps/orders/h1:orders:80"),
+        ("PUT", "/eureka/apps/orders/h1:orders:80/metadata?a=b"),
+        ("PUT", "/eureka/apps/orders/h1:orders:80"),
+    ] {
+        let status = server.ask(method, path, "", b"").status;
+        assert!([403, 404].contains(&status), "{method} {path}: {status}");
+    }
+    let known = server
+        .control
+        .look(|state, _| state.environment("default").is_some_and(|of| of.known("ORDERS", "h1:orders:80").is_some()));
+    assert!(known.unwrap(), "it is removed");
+    let own = Server::start_for(Of("ORDERS"));
+    assert_eq!(own.post("ORDERS", orders("h1")), 204);
+    own.until("it renews", |own| own.ask("PUT", "/eureka/apps/ORDERS/h1:orders:80", "", b"").status == 200);
+    assert_eq!(own.ask("DELETE", "/eureka/apps/orders/h1:orders:80", "", b"").status, 200);
 }
 
 fn orders(host: &str) -> Value {

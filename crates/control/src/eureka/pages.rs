@@ -233,6 +233,7 @@ async fn put(eureka: &Eureka, who: Who, instance: &Instance) -> Result<(), Refus
     }
     let environment = eureka.registry.environment();
     let place = (environment, instance.app.as_str(), instance.id.as_str());
+    eureka.may(&who, &instance.app)?;
     eureka.control.register(who, &*eureka.access, place, record).await?;
     eureka.registry.invalidate();
     Ok(())
@@ -284,6 +285,14 @@ async fn renew(
 }
 
 impl Eureka {
+    /// Refuses who may not register this app. The path, by which its guard admitted the request, may have it in other letters.
+    fn may(&self, who: &Who, app: &str) -> Result<(), Refusal> {
+        match self.access.registers(who, self.registry.environment(), app) {
+            true => Ok(()),
+            false => Err(Refusal::forbidden(format!("the app `{app}` is not yours"))),
+        }
+    }
+
     /// What a client registered under this name, also if it is away.
     fn known(&self, app: &str, id: &str) -> Result<Option<Instance>, Refusal> {
         let state = self.control.state_in_step()?;
@@ -293,8 +302,11 @@ impl Eureka {
 }
 
 async fn leave(State(eureka): State<Eureka>, Path((app, id)): Path<(String, String)>, who: Who) -> Response {
-    let environment = eureka.registry.environment();
-    ended(&eureka, eureka.control.leave(who, environment, &app.to_ascii_uppercase(), &id).await)
+    let (environment, app) = (eureka.registry.environment(), app.to_ascii_uppercase());
+    match eureka.may(&who, &app) {
+        Ok(()) => ended(&eureka, eureka.control.leave(who, environment, &app, &id).await),
+        Err(refusal) => refused(&refusal),
+    }
 }
 
 fn ended(eureka: &Eureka, result: Result<(), Refusal>) -> Response {
