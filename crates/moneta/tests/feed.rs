@@ -280,6 +280,24 @@ fn a_reader_goes_on_when_its_source_was_killed() {
     ends_alike(&source, &target);
 }
 
+#[test]
+fn a_cursor_file_is_of_one_target() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (source, admin) = node("1", &[]);
+    let ((target, _), (other, _)) = (node("2", &[]), node("3", &[]));
+    source.exchange("set k 0 0 1\r\nx\r\n");
+    let cursor = folder.path().join("cursor");
+    let reader = feed(&admin, &target, &cursor);
+    target.wait_for(|| cursor.exists(), "the reader keeps no cursor");
+    drop(reader);
+    // What was written there says nothing of another node: it would lack all of it.
+    let address = other.address().to_string();
+    let mut command = moneta(&["feed", &admin, "--into", &address, "--cursor-file"]);
+    let refused = command.arg(&cursor).output().expect("it runs");
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(!refused.status.success() && said.contains("another target takes another file"), "{said}");
+}
+
 /// What a node may have lost with its last second is told, and the feed goes on.
 /// A reader that was away for longer than a node remembers deletes has to know.
 #[test]

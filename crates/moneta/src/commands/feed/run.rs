@@ -47,9 +47,12 @@ impl Start {
     /// As the arguments and the cursor file say.
     ///
     /// # Errors
-    /// If the file cannot be read, or another reader has it.
+    /// If the file cannot be read, another reader has it, or it is of another target.
     pub(super) fn of(args: &FeedArgs) -> anyhow::Result<Self> {
-        let file = args.cursor_file.clone().map(|path| CursorFile::open(path, ENDING)).transpose()?;
+        let mut file = args.cursor_file.clone().map(|path| CursorFile::open(path, ENDING)).transpose()?;
+        if let Some(into) = &args.into {
+            file = file.map(|file| file.of(into.to_string()));
+        }
         let kept = file.as_ref().map(CursorFile::read).transpose()?.flatten();
         let since = args.from.map(|ago| now().saturating_sub(millis(ago)));
         let (place, watermark, applied) = match kept {
