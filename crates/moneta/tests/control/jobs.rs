@@ -343,7 +343,11 @@ fn of_each_slot_one_fill_is_open_and_a_node_that_comes_empty_again_begins_anew()
     assert_eq!(fill("f1", &wish("b1", "a")).0, 409);
     assert_eq!(fill("f2", &wish("b1", "a")), running("f2"));
     let shown = show(&control, "f1");
-    assert_eq!((&shown["kind"], shown["tasks"].as_array().map(Vec::len)), (&json!("fill"), Some(3)), "two sources, then the comparison: {shown}");
+    assert_eq!(
+        (&shown["kind"], shown["tasks"].as_array().map(Vec::len)),
+        (&json!("fill"), Some(3)),
+        "two sources, then the comparison: {shown}"
+    );
     assert_eq!(fill("f3", &wish("b0", "a")), running("f3"));
     assert_eq!(show(&control, "f1")["state"], "cancelled");
     assert_eq!(show(&control, "f2")["state"], "running");
