@@ -34,6 +34,7 @@ pub mod layout;
 pub mod merge;
 pub mod mirror;
 pub mod moment;
+mod owner;
 pub mod point;
 pub mod restore;
 pub mod rings;

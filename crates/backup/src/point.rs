@@ -5,7 +5,7 @@ use moneta_store::feed::Change;
 
 use crate::error::BackupError;
 use crate::layout::{BaseRecord, Slot};
-use crate::rings::Owner;
+use crate::owner::Owner;
 
 /// Bytes of a block beside its values, when it is read.
 const BLOCK_REST: usize = 2 << 20;

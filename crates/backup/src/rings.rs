@@ -7,7 +7,6 @@
 //! made since, at or before that moment; until then the one before it is.
 
 use std::collections::{BTreeMap, HashMap};
-use std::fmt;
 use std::io::{self, Read};
 use std::sync::Arc;
 
@@ -18,6 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::BackupError;
 use crate::layout::{Slot, slot_name};
+use crate::owner::Owner;
 use crate::point::{Point, find};
 
 /// The folder of all rings.
@@ -45,25 +45,6 @@ pub struct RingRecord {
     pub ring: RingKind,
     /// Its slots.
     pub slots: Vec<RingSlot>,
-}
-
-/// Whose a key is.
-#[derive(Clone)]
-pub(crate) struct Owner {
-    ring: Arc<Ring>,
-    place: usize,
-}
-
-impl Owner {
-    pub(crate) fn has(&self, key: &[u8]) -> bool {
-        self.ring.node(key) == self.place
-    }
-}
-
-impl fmt::Debug for Owner {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Owner").field("place", &self.place).finish_non_exhaustive()
-    }
 }
 
 /// Writes down that a replica is divided so, unless it was before: its slots are about to be backed up.
@@ -128,7 +109,7 @@ pub(crate) fn chosen(archive: &dyn Archive, found: Vec<(String, Option<Point>)>)
         };
         records.iter().flat_map(|record| &record.slots).for_each(|slot| say(&slot.slot, None));
         for (place, slot) in in_force.slots.iter().enumerate() {
-            say(&slot.slot, Some(Owner { ring: Arc::clone(&ring), place }));
+            say(&slot.slot, Some(Owner::new(Arc::clone(&ring), place)));
         }
     }
     let mut points = Vec::new();

@@ -21,8 +21,8 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::error::BackupError;
 use crate::moment::second;
+use crate::owner::Owner;
 use crate::point::Point;
-use crate::rings::Owner;
 
 /// Bytes of changes that are in memory at once, about.
 const MEMORY: u64 = 192 << 20;

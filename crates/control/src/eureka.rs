@@ -11,6 +11,7 @@
 //! | `pages`, `prana` | the routes |
 
 mod described;
+mod desk;
 mod pages;
 mod prana;
 mod registry;

@@ -184,6 +184,9 @@ fn a_load_that_is_killed_ten_times_applies_every_good_row_and_tells_each_bad_one
 const LONG_ROWS: u32 = 1_000_000;
 #[cfg(feature = "parquet")]
 const LONG_BAD: u32 = LONG_ROWS / 1000;
+/// More pairs of keys that collide are there in one run of some 100,000.
+#[cfg(feature = "parquet")]
+const COLLISIONS: u32 = 5;
 
 #[cfg(feature = "parquet")]
 #[test]
@@ -224,8 +227,12 @@ fn a_million_rows_of_parquet_come_through_ten_kills_and_are_written_once() {
     assert_report(&report, &[("rows", LONG_ROWS.into()), ("bad", LONG_BAD.into())]);
     let run = report["rows_of_run"].as_u64().expect("a number");
     assert!(run < u64::from(LONG_ROWS), "it went on where it was: {report}");
-    let items = target.exchange("stats\r\n");
-    assert!(items.contains(&format!("STAT curr_items {}\r\n", LONG_ROWS - LONG_BAD)), "{items}");
+    let stats = target.exchange("stats\r\n");
+    let there = stats.lines().find_map(|line| line.strip_prefix("STAT curr_items ")?.parse::<u32>().ok());
+    let there = there.unwrap_or_else(|| panic!("{stats}"));
+    // Of two keys that agree in 40 bits under the tier's secret one is displaced: 0.45 pairs are to be expected of a million.
+    let displaced = LONG_ROWS - LONG_BAD - there;
+    assert!(displaced <= COLLISIONS, "{displaced} items are not there");
     for number in (1..LONG_ROWS).step_by(997).filter(|number| number % 1000 > 0) {
         assert_eq!(value(&target, &format!("k{number}")), Some(format!("{number:060}")));
     }
@@ -233,8 +240,11 @@ fn a_million_rows_of_parquet_come_through_ten_kills_and_are_written_once() {
     let written = || metric(&target, "moneta_flash_stored_bytes_total{cause=\"item\"}");
     let before = written();
     let report = json(&[&load[..], &["--again"]].concat());
-    assert_report(&report, &[("stored", 0), ("unchanged", (LONG_ROWS - LONG_BAD).into()), ("superseded", 0)]);
-    assert_eq!(written(), before, "a repeated load writes nothing to SSD: {report}");
+    let stored = report["stored"].as_u64().expect("a number");
+    // Each of such a pair is displaced by the other.
+    assert!(stored <= u64::from(2 * displaced), "{report}");
+    assert_report(&report, &[("unchanged", u64::from(LONG_ROWS - LONG_BAD) - stored), ("superseded", 0)]);
+    assert!(stored > 0 || written() == before, "a repeated load writes nothing to SSD: {report}");
 }
 
 #[test]

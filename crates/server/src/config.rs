@@ -8,11 +8,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use moneta_net::TlsAcceptor;
+pub use moneta_store::{Door, Policy};
 
 pub use crate::client_addresses::AddressLimits;
 pub use crate::handshakes::limits::HandshakeLimits;
 pub use crate::limits::Limits;
-pub use crate::node::{Commands, Door, Policy};
+pub use crate::peer::Commands;
 
 /// Configuration of a server.
 #[derive(Clone, Debug)]

@@ -32,6 +32,7 @@ mod connection_registry;
 mod connections;
 mod departures;
 mod descriptors;
+mod door_places;
 mod handshakes;
 mod hot_keys;
 mod inbound;

@@ -8,6 +8,7 @@ use moneta_store::metric::{Metric, Reading, Sample, Unit, by, samples_of};
 
 use crate::client_addresses::AddressPermit;
 use crate::config::{Commands, ListenerLimits, ServerConfig};
+use crate::door_places::DoorPlaces;
 use crate::limits::{Allowance, LiveLimits, Refused, Whose};
 use crate::live::{Live, whole_seconds};
 
@@ -40,27 +41,6 @@ pub(crate) struct ListenerState {
     // Written by the acceptor alone.
     opened: AtomicU64,
     rejected: AtomicU64,
-}
-
-/// The connections of all listeners of a door.
-#[derive(Debug, Default)]
-pub(crate) struct DoorPlaces {
-    // 0: any number.
-    most: AtomicUsize,
-    // As that of a listener.
-    open: AtomicUsize,
-}
-
-impl DoorPlaces {
-    /// Sets how many there may be; 0: any number. Those that are open stay.
-    pub(crate) fn set_most(&self, most: usize) {
-        self.most.store(most, Ordering::Relaxed);
-    }
-
-    fn is_full(&self) -> bool {
-        let most = self.most.load(Ordering::Relaxed);
-        most > 0 && self.open.load(Ordering::Relaxed) >= most
-    }
 }
 
 /// The metrics of a listener.
@@ -134,7 +114,7 @@ impl ListenerState {
             return None;
         }
         self.open.fetch_add(1, Ordering::Relaxed);
-        self.door.open.fetch_add(1, Ordering::Relaxed);
+        self.door.take();
         self.opened.fetch_add(1, Ordering::Relaxed);
         Some(ConnectionPermit { listener: Arc::clone(self), address })
     }
@@ -211,6 +191,6 @@ impl ConnectionPermit {
 impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         self.listener.open.fetch_sub(1, Ordering::Relaxed);
-        self.listener.door.open.fetch_sub(1, Ordering::Relaxed);
+        self.listener.door.give_back();
     }
 }

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
+use moneta_store::Door;
 use parking_lot::Mutex;
 
 use crate::client_addresses::LiveAddressLimits;
-use crate::config::Door;
+use crate::door_places::DoorPlaces;
 use crate::limits::LiveLimits;
-use crate::listener_state::DoorPlaces;
 use crate::settings::NodeSettings;
 
 /// The settings, each by itself: none of them depends on another.

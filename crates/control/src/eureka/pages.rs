@@ -17,6 +17,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::described::{record, registered, status};
+use super::desk::{Eureka, is_named, refused};
 use super::prana;
 use super::registry::{Page, Registry, by_app, compress};
 use crate::commits::Who;
@@ -34,16 +35,6 @@ const WITHIN: Duration = Duration::from_secs(20);
 
 /// An answer of fewer bytes is not compressed.
 const COMPRESSED_FROM: usize = 1 << 10;
-
-/// What pages work with.
-#[derive(Clone)]
-pub(super) struct Eureka {
-    pub(super) control: Arc<Control>,
-    access: Arc<dyn Access>,
-    pub(super) registry: Arc<Registry>,
-    /// Admits one at a time that has everything encoded.
-    turn: Turn,
-}
 
 /// All routes, for one environment. They belong on a listener of their own, whose guard is for this environment alone: their paths
 /// name none.
@@ -82,11 +73,6 @@ pub fn routes(control: &Arc<Control>, access: Arc<dyn Access>, environment: &str
     below!("/eureka");
     below!("/eureka/v2");
     routes
-}
-
-pub(super) fn refused(refusal: &Refusal) -> Response {
-    let status = StatusCode::from_u16(refusal.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    (status, format!("{refusal}\n")).into_response()
 }
 
 fn header_of(headers: &HeaderMap, name: header::HeaderName) -> Option<&str> {
@@ -168,11 +154,6 @@ async fn by_vip(State(eureka): State<Eureka>, Path(vip): Path<String>, headers: 
 
 async fn by_secure_vip(State(eureka): State<Eureka>, Path(vip): Path<String>, headers: HeaderMap) -> Response {
     of_vip(&eureka, &headers, |instance| is_named(instance.secure_vip.as_deref(), &vip))
-}
-
-/// Whether a list of names with commas between them has this one.
-pub(super) fn is_named(names: Option<&str>, name: &str) -> bool {
-    names.is_some_and(|names| names.split(',').any(|one| one.trim().eq_ignore_ascii_case(name)))
 }
 
 fn of_vip(eureka: &Eureka, headers: &HeaderMap, wanted: impl Fn(&Instance) -> bool) -> Response {

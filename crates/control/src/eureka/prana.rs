@@ -11,7 +11,7 @@ use moneta_eureka::{Instance, Status as Told};
 use serde::Deserialize;
 use serde_json::json;
 
-use super::pages::{Eureka, is_named, refused};
+use super::desk::{Eureka, is_named, refused};
 use crate::error::Refusal;
 
 /// Properties that one request may ask for.
