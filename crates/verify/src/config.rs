@@ -60,9 +60,11 @@ pub struct Repair {
     pub delete_extra: bool,
 }
 
+type Wants = dyn Fn(&[u8]) -> bool + Send + Sync;
+
 /// Which keys are compared.
 #[derive(Clone)]
-pub struct KeyFilter(Arc<dyn Fn(&[u8]) -> bool + Send + Sync>);
+pub struct KeyFilter(Arc<Wants>);
 
 impl KeyFilter {
     /// Those for which `wants` holds.
