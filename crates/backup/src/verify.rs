@@ -64,7 +64,7 @@ pub fn size(archive: &Arc<dyn Archive>, at: u64) -> Result<(u64, u64), BackupErr
 /// Restores to the empty node at `node`, compares each item, and notes in the archive that it held.
 ///
 /// # Errors
-/// [`BackupError::Differs`] if the node does not hold what the archive has; else as [`restore`].
+/// [`BackupError::Differs`] if the node does not hold what the archive has; else as [`crate::restore::restore`].
 pub fn verify(
     archive: &Arc<dyn Archive>,
     at: u64,

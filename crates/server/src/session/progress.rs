@@ -1,6 +1,6 @@
 //! How far a session is, and what follows a command.
 
-/// The progress of [`Session::receive`].
+/// The progress of `Session::receive`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Received {
     /// Input bytes that have been consumed.
@@ -12,10 +12,10 @@ pub struct Received {
     pub after: After,
 }
 
-/// What [`Session::poll`] found.
+/// What `Session::poll` found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Polled {
-    /// Input that is left can be passed to [`Session::receive`] again: no parked request blocks it.
+    /// Input that is left can be passed to `Session::receive` again: no parked request blocks it.
     pub receive_again: bool,
 }
 
