@@ -89,7 +89,7 @@ pub struct Share {
     pub name: String,
     /// How each says that it lives.
     pub pulse: Pulse,
-    /// Refuses to share with those who write elsewhere, or other items: then nobody would write what they did.
+    /// Refuses a share whose other populators write to another target, or other items: what they have done would be missing here.
     pub one_target: bool,
 }
 

@@ -33,7 +33,7 @@ pub(crate) async fn run(control: &Arc<Control>, run: &Run) {
     let mut ticks = interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let (mut round, mut kept) = (0, false);
-    // The revision at which nobody waited for a slot: as long as that holds, nobody does.
+    // The ledger's revision when no instance waited for a slot. At the same revision none does.
     let mut settled = None;
     loop {
         tokio::select! {
@@ -55,7 +55,7 @@ pub(crate) async fn run(control: &Arc<Control>, run: &Run) {
         leases(control);
         rolling::look(control);
         if round % SPARES == 0 {
-            // Now and then in any case: someone who waits was taken for away, and was not.
+            // Every 32 s in any case: an instance that waits may have been taken for away wrongly, which the ledger does not show.
             settled = settled.filter(|_| round % (16 * SPARES) != 0);
             spares(control, &mut settled);
         }
@@ -133,8 +133,8 @@ fn place(record: &Record) -> Option<&str> {
     record.address().or_else(|| record.admin()).or_else(|| record.addresses.values().next().map(String::as_str))
 }
 
-/// Gives slots whose holders are gone to those who wait for them. Who wants a slot, who holds it and who is away is in the ledger,
-/// so nothing is looked at while that is at the revision `settled`, at which nobody waited.
+/// Gives slots whose holders are gone to instances that wait for them. The ledger has which instances want a slot, hold one and are
+/// away, so nothing is done while its revision is `settled`, the one at which no instance waited.
 fn spares(control: &Arc<Control>, settled: &mut Option<Revision>) {
     let now = control.shared.now();
     let mut waiting = Vec::new();

@@ -1,6 +1,6 @@
-//! etcd's leader has a disk that does not answer: it waits in fsync, and goes on to take connections and questions. With its log on that
-//! disk it says nothing to the others any more, and these elect another; with its database alone it leads on, and answers nobody. The
-//! members of the control plane, which ask that one first, have to notice.
+//! etcd's leader has a disk that does not answer: it waits in fsync, and still accepts connections and requests. If its log is on that
+//! disk, it sends no heartbeats, and the other members elect a new leader. If only its database is, it stays leader and answers no
+//! request. The members of the control plane, which ask that leader first, have to notice.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;

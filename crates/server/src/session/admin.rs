@@ -206,7 +206,7 @@ impl Session {
         worker.node.live.answers_dump() || self.peer.commands.allow(Commands::DUMP)
     }
 
-    /// The same of a proxy or another copy: users who may replicate all keys are no strangers to whom keys are secrets.
+    /// Whether a proxy or another copy may list keys: also where dumps are disabled, if its user may replicate all keys.
     fn may_copy_keys(&self, worker: &Worker) -> bool {
         self.may_list_keys(worker) || self.may_replicate_all(worker)
     }

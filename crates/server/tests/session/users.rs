@@ -405,7 +405,7 @@ fn who_may_replicate_all_keys_is_told_what_is_secret_to_others() {
         // This store has no feed.
         let told = text(&mut talk, &worker, "changes\r\n");
         assert!(told.starts_with(changes), "{rights} {rest}: {told}");
-        // Nobody copies by these.
+        // `stats cachedump` stays refused: no copy uses it.
         let shown = text(&mut talk, &worker, "stats cachedump 1 0\r\n");
         assert!(shown.contains("not allowed"), "{rights} {rest}: {shown}");
     }
