@@ -5,6 +5,13 @@ use super::{items, send, sets};
 
 const KEYS: u32 = 2000;
 
+/// A node of the cluster, by its place in the topology.
+fn start(number: usize, port: u16, topology: &str, more: &[&str]) -> Node {
+    let (port, writer) = (port.to_string(), number.to_string());
+    let own = ["serve", "-p", &port, "--admin", "127.0.0.1:0", "--cluster", "--writer-id", &writer, "--threads", "1"];
+    Node::run(moneta(&own).args(["--catch-up", topology]).args(more))
+}
+
 #[test]
 fn a_node_that_starts_empty_has_the_items_of_its_slot_again_and_none_of_others() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -20,12 +27,7 @@ fn a_node_that_starts_empty_has_the_items_of_its_slot_again_and_none_of_others()
         replica("b", "b", &addresses[2..])
     );
     let topology = file(folder.path(), "topology.toml", &text);
-    let start = |number: usize, more: &[&str]| {
-        let (port, writer) = (listen[number].to_string(), number.to_string());
-        let own =
-            ["serve", "-p", &port, "--admin", "127.0.0.1:0", "--cluster", "--writer-id", &writer, "--threads", "1"];
-        Node::run(moneta(&own).args(["--catch-up", &topology]).args(more))
-    };
+    let start = |number: usize, more: &[&str]| start(number, listen[number], &topology, more);
     let ring = |nodes: &[String]| {
         let node = |(slot, address): (usize, &String)| moneta_cluster::topology::Node {
             slot: format!("s{slot}"),
@@ -64,12 +66,7 @@ fn a_node_that_is_killed_half_filled_is_filled_by_its_next_start_and_one_that_wa
     });
     let text = format!("epoch = 1\nring = \"slots\"\n{}", replicas.collect::<String>());
     let topology = file(folder.path(), "topology.toml", &text);
-    let start = |number: usize, more: &[&str]| {
-        let (port, writer) = (listen[number].to_string(), number.to_string());
-        let own =
-            ["serve", "-p", &port, "--admin", "127.0.0.1:0", "--cluster", "--writer-id", &writer, "--threads", "1"];
-        Node::run(moneta(&own).args(["--catch-up", &topology]).args(more))
-    };
+    let start = |number: usize, more: &[&str]| start(number, listen[number], &topology, more);
     let source = start(0, &[]);
     send(source.connect(), &sets(0..KEYS));
     let tier = format!("{}:200m", folder.path().join("tier").display());
