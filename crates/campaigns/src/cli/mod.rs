@@ -2,6 +2,7 @@
 
 mod engines_args;
 mod fleet_args;
+mod handshakes_args;
 mod hostile_args;
 mod policies_args;
 mod ssd_args;
@@ -11,6 +12,7 @@ use moneta_bench::{Result, interrupt};
 
 use engines_args::EnginesArgs;
 use fleet_args::FleetArgs;
+use handshakes_args::HandshakesArgs;
 use hostile_args::HostileArgs;
 use policies_args::PoliciesArgs;
 use ssd_args::SsdArgs;
@@ -24,6 +26,8 @@ pub enum Campaign {
     Engines(Box<EnginesArgs>),
     /// Run a control plane with a large fleet on this machine, and measure what it costs and how fast changes reach readers.
     Fleet(FleetArgs),
+    /// Measure what open TLS connections of a node notice of handshakes at a steady rate.
+    Handshakes(Box<HandshakesArgs>),
     /// Attack a server on this machine with many hostile clients at once, and measure its memory and what a good client gets.
     Hostile(Box<HostileArgs>),
     /// Replay a trace, or a profile's stream, and simulate known policies on the same requests.
@@ -41,6 +45,7 @@ pub fn run(campaign: &Campaign) -> Result<()> {
         Campaign::Ssd(ssd) => ssd.run(),
         Campaign::Engines(engines) => engines.run(),
         Campaign::Fleet(fleet) => fleet.run(),
+        Campaign::Handshakes(handshakes) => handshakes.run(),
         Campaign::Hostile(hostile) => hostile.run(),
         Campaign::Policies(policies) => policies.run(),
     }
