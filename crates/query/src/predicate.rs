@@ -18,8 +18,12 @@ const PARTS_MAX: usize = 1600;
 /// How deep brackets and operators may lie in one another.
 const DEPTH_MAX: usize = 64;
 
-/// How deep goings through lists (`exists`, `all`, `filter`, `map`) may lie in one another.
+/// How many lists may be gone through (`exists`, `all`, `filter`, `map`) within one another, or each over the result of the one
+/// before.
 const LOOPS_MAX: usize = 2;
+
+/// The most patterns (`matches`): each is compiled for each object.
+const PATTERNS_MAX: usize = 4;
 
 /// The variable that is the whole object.
 const WHOLE: &str = "it";
@@ -57,7 +61,14 @@ impl Predicate {
             return too_large("too many parts, or they lie too deep".to_owned());
         }
         if cost.loops > LOOPS_MAX {
-            return too_large(format!("lists are gone through within one another, deeper than {LOOPS_MAX}"));
+            let how = "within one another, or over the result of another";
+            return too_large(format!("lists are gone through {how}, more than {LOOPS_MAX} times"));
+        }
+        if cost.dear_in_loops > 0 {
+            return too_large("+ or matches for each element of a list".to_owned());
+        }
+        if cost.patterns > PATTERNS_MAX {
+            return too_large(format!("{} times matches ({PATTERNS_MAX} are taken)", cost.patterns));
         }
         for name in &cost.names {
             if name != WHOLE && !fields.contains(&name.as_str()) {

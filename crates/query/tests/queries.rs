@@ -80,6 +80,22 @@ fn what_an_expression_may_cost() {
     assert!(refused(&format!("true{}", "?true:true".repeat(190))));
     assert!(refused("slots.all(a, slots.all(b, slots.all(c, true)))"));
     assert!(refused(&"a".repeat(3000)));
+    // Each doubles what there is: thirty of them are gigabytes, or as many comparisons.
+    for step in ["a + a", "[a, a]", "{'k': a, 'l': a}"] {
+        assert!(refused(&format!("['xx']{} == []", format!(".map(a, {step})").repeat(30))), "{step}");
+    }
+    assert!(refused(&format!("[1, 2].exists(a, ['x'].map(b, b{}) == [])", " + b".repeat(300))));
+    assert!(refused("slots.map(s, @result + @result) == []"));
+    // A pattern is compiled anew for each element.
+    let numbers = format!("[{}1]", "1, ".repeat(300));
+    assert!(refused(&format!("{numbers}.exists(a, id.matches('(\\\\w{{50}}){{4}}'))")));
+    assert!(refused(&format!("id.matches('a'){}", " || id.matches('a')".repeat(20))));
+    for taken in [
+        "slots.filter(s, s.holder != null).exists(s, s.slot == 'a0')",
+        "slots.map(s, s.slot).size() > 1 || items + 1 > 2",
+    ] {
+        assert!(!refused(taken), "{taken}");
+    }
     // Signs and negations are folded where they are read.
     let _ = Predicate::parse(&format!("items == {}1", "-".repeat(1000)), &FIELDS).map(|signs| signs.meets(&fleet()[0]));
     // What is taken ends at once, on a thread with a small stack.
