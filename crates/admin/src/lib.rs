@@ -41,7 +41,7 @@ pub mod tasks;
 pub mod usage;
 
 pub use admin::{Admin, AdminConfig};
-pub use ask::{Turn, Unanswered};
+pub use ask::{FairTurn, Turn, Unanswered};
 pub use error::AdminError;
 pub use limits::{Limits, Places};
 pub use right::{

@@ -18,8 +18,10 @@ pub enum Right {
     /// To read metrics, statistics and settings.
     #[default]
     Stats,
-    /// To read keys and values one by one.
+    /// To read keys one by one.
     List,
+    /// To read keys and their values one by one.
+    Values,
     /// To read all changes.
     Replicate,
     /// To change something.
@@ -63,6 +65,7 @@ impl Right {
             Self::None => "none",
             Self::Stats => "stats",
             Self::List => "list",
+            Self::Values => "read,list",
             Self::Replicate => "replicate",
             Self::Operate => "operate",
             Self::Role(role) => role.name(),

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::handler::Handler;
-use axum::http::Method;
+use axum::http::{Method, Uri};
 use axum::routing::{MethodFilter, MethodRouter, on};
 use percent_encoding::percent_decode_str;
 
@@ -31,12 +31,24 @@ pub struct Route {
     page: Page,
 }
 
+/// Tells some requests for a page from the others.
+type Such = fn(&Uri) -> bool;
+
 /// What holds for requests with one method of a path.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Page {
     pub(crate) places: Places,
-    pub(crate) right: Right,
+    right: Right,
+    /// What some requests need, and which.
+    other: Option<(Right, Such)>,
     pub(crate) body_max: Option<usize>,
+}
+
+impl Page {
+    /// What a request for this needs.
+    pub(crate) fn right(&self, uri: &Uri) -> Right {
+        self.other.filter(|(_, is_such)| is_such(uri)).map_or(self.right, |(other, _)| other)
+    }
 }
 
 impl Route {
@@ -120,6 +132,12 @@ impl Route {
     #[must_use]
     pub fn needs(self, right: Right) -> Self {
         Self { page: Page { right, ..self.page }, ..self }
+    }
+
+    /// Those of its requests that are `such` have to be allowed this instead.
+    #[must_use]
+    pub fn needs_where(self, right: Right, such: Such) -> Self {
+        Self { page: Page { other: Some((right, such)), ..self.page }, ..self }
     }
 
     /// Its requests may have bodies of so many bytes; longer ones are answered by 413.

@@ -194,10 +194,11 @@ impl Desk {
             tally.count_foreign_host();
             return Err(Box::new((StatusCode::FORBIDDEN, FOREIGN_PAGE).into_response()));
         }
+        let right = page.right(&head.uri);
         let asked = AccessRequest {
             method: &head.method,
             path,
-            right: page.right,
+            right,
             authorization: head.headers.get(header::AUTHORIZATION),
             cookie: head.headers.get(header::COOKIE),
             certificate: self.certificate.as_ref(),
@@ -206,7 +207,7 @@ impl Desk {
         };
         guard.admit(&asked).await.map_err(|denial| {
             tally.count_unauthorized();
-            Box::new(denial.answer(page.right))
+            Box::new(denial.answer(right))
         })
     }
 }

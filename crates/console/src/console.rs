@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use moneta_admin::{Role, Turn};
+use moneta_admin::{FairTurn, Role, Turn};
 use moneta_background::runtime::{self, AsyncTask};
 use moneta_control::history::History;
 use moneta_control::{Control, Who};
@@ -57,7 +57,7 @@ pub struct Console {
     /// Admits a few at a time that compute rings, read history or check a password.
     pub(crate) apart: Turn,
     /// Admits one query at a time.
-    pub(crate) queries: Turn,
+    pub(crate) queries: FairTurn,
 }
 
 impl std::fmt::Debug for Console {
@@ -112,7 +112,7 @@ impl Console {
             series,
             shares: Arc::default(),
             apart: Turn::of(APART),
-            queries: Turn::of(1),
+            queries: FairTurn::of(1),
         };
         Ok((Arc::new(console), task))
     }

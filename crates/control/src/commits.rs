@@ -50,6 +50,13 @@ pub struct Who {
     pub from: String,
 }
 
+impl Who {
+    /// The one that takes turns with others: the user, or the address where there are none.
+    pub fn asker(&self) -> &str {
+        self.name.as_deref().unwrap_or(&self.from)
+    }
+}
+
 /// What happened, for the audit.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Act {

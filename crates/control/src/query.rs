@@ -16,6 +16,8 @@ use crate::state::State;
 
 /// How long a query may take, once its objects are there.
 pub const WITHIN: Duration = Duration::from_secs(2);
+/// How long one may take with the wait for its turn: that of some others, one of each.
+pub const TURN_WITHIN: Duration = Duration::from_secs(10);
 /// Objects that are shown where no other number is asked for, and at most.
 const SHOWN: usize = 100;
 const SHOWN_MAX: usize = 10_000;

@@ -138,7 +138,9 @@ fn of_users(
             return if may { Ok(Principal(user.name().into())) } else { Err(Denial::Forbidden) };
         }
         let needed = needed(asked.right);
-        let lacks = needed.is_some_and(|right| !user.rights().has(right));
+        let shows_value = asked.right == moneta_admin::Right::Values;
+        let lacks =
+            needed.is_some_and(|right| !user.rights().has(right)) || shows_value && !user.rights().has(Right::Read);
         // As with `changes`: what copies are told is of all keys.
         let is_limited = needed == Some(Right::Replicate) && !user.keys().are_all();
         if lacks || is_limited || !user.may_use(LISTENER) {
@@ -185,7 +187,7 @@ fn needed(right: moneta_admin::Right) -> Option<Right> {
     Some(match right {
         moneta_admin::Right::None | moneta_admin::Right::Role(_) => return None,
         moneta_admin::Right::Stats => Right::Stats,
-        moneta_admin::Right::List => Right::List,
+        moneta_admin::Right::List | moneta_admin::Right::Values => Right::List,
         moneta_admin::Right::Replicate => Right::Replicate,
         moneta_admin::Right::Operate => Right::Operate,
     })

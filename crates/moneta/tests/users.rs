@@ -230,6 +230,33 @@ fn who_may_touch_some_keys_sees_no_others_on_the_admin_port() {
     assert_eq!(page(&node, "GET", "/options", &token("some", &some)), 200);
 }
 
+/// Without this who may list keys reads what is under them.
+#[test]
+fn a_value_takes_the_right_to_read_beside_that_to_list() {
+    let users = Users::new();
+    let all = users.add("all", &["--rights", "read,write,list"]);
+    let lists = users.add("lists", &["--rights", "write,list,stats,operate"]);
+    let reads = users.add("reads", &["--rights", "read,write,stats"]);
+    let node = Node::start(&["--users", &users.path()]);
+    let pages = [
+        ("/key?key=k", [200, 200, 403]),
+        ("/key?key=k&value=0", [200, 200, 403]),
+        ("/key?key=k&value=1", [200, 403, 403]),
+        ("/key?value=+1&key=k", [400, 400, 403]),
+        ("/key?key=k&v%61lue=%31", [200, 403, 403]),
+        ("/key?key64=aw==&value=7", [200, 403, 403]),
+        ("/key?value=1", [400, 403, 403]),
+        ("/key?key=k&value=1&value=0", [400, 400, 403]),
+    ];
+    for (path, statuses) in pages {
+        for ((name, secret), status) in [("all", &all), ("lists", &lists), ("reads", &reads)].into_iter().zip(statuses)
+        {
+            let headers = format!("Authorization: Bearer {name}:{secret}\r\n");
+            assert_eq!(page(&node, "GET", path, &headers), status, "{name} {path}");
+        }
+    }
+}
+
 #[test]
 fn a_secret_is_changed_under_load_without_a_request_that_fails() {
     let users = Users::new();

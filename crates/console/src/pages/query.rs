@@ -5,10 +5,10 @@ use std::sync::Arc;
 use axum::extract::{Path, Query, State};
 use axum::response::Response;
 use maud::{Markup, html};
-use moneta_admin::ask::ask;
+use moneta_admin::ask::ask_as;
 use moneta_admin::{Right, Role, Route};
 use moneta_control::Refusal;
-use moneta_control::query::{self, Question, WITHIN};
+use moneta_control::query::{self, Question, TURN_WITHIN};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -69,7 +69,7 @@ async fn query(
         };
         let (control, history) = (Arc::clone(&console.control), console.history.clone());
         let selected = move || query::select(&control, history.as_deref(), &environment, question);
-        let answer = ask(&console.queries, 2 * WITHIN, selected).await;
+        let answer = ask_as(visit.who.asker(), &console.queries, TURN_WITHIN, selected).await;
         Some(answer.unwrap_or_else(|_| Err(Refusal::unavailable("other queries take their time: ask again"))))
     };
     // The answer says itself of when it is.

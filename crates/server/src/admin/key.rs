@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
-use axum::http::StatusCode;
+use axum::http::{StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -56,6 +56,11 @@ impl KeyQuery {
             _ => Err("a key has 1 to 250 bytes\n"),
         }
     }
+}
+
+/// Whether a request asks for a value.
+pub(super) fn shows_value(uri: &Uri) -> bool {
+    Query::<KeyQuery>::try_from_uri(uri).is_ok_and(|Query(asked)| asked.value != 0)
 }
 
 /// What the store holds under a key.

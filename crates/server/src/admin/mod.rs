@@ -73,7 +73,7 @@ pub(crate) fn show(observed: &Arc<Observed>, desk: &Desk) {
             .in_places(Places::Feed)
             .needs(Right::Replicate)
             .with_body(digest::REQUEST_MAX),
-        Route::get("/key", key::key, shown()).needs(Right::List),
+        Route::get("/key", key::key, shown()).needs(Right::List).needs_where(Right::Values, key::shows_value),
         Route::get("/hotkeys", hot::hot_keys, shown()).needs(Right::List),
         Route::get("/mrc", mrc::miss_curve, shown()),
         Route::get("/slowlog", slow::slow_log, shown()).needs(Right::List),
