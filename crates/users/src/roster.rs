@@ -466,6 +466,9 @@ mod tests {
         assert!(
             ops.fleet().may("test", Role::Operate) && ops.has_app("feed") && !ops.fleet().may("test", Role::Administer)
         );
+        let prefixed = ANN.to_owned() + "environments = [\"prod\"]\nroles = [\"register\"]\nprefixes = [\"feed:\"]\n";
+        let prefixed = Roster::parse(&prefixed).unwrap();
+        assert!(!prefixed.by_name("ann").unwrap().has_app("feed"), "an instance would have other keys, too");
         assert!(ops.fleet().may_everywhere(Role::Read) && !ann.fleet().may_everywhere(Role::Register));
         let none = Roster::parse(ANN).unwrap();
         assert!(Role::ALL.into_iter().all(|role| !none.users()[0].fleet().may("prod", role)));

@@ -78,9 +78,10 @@ impl User {
         &self.fleet
     }
 
-    /// Whether an app is one of its own: of those of its `apps`; all, where it has none.
+    /// Whether an app is one of its own: of those of its `apps`; all, if it may touch all keys. An instance of an app has all keys of
+    /// it, so who has prefixes has no app.
     pub fn has_app(&self, app: &str) -> bool {
-        !matches!(&self.keys, Keys::Apps(apps) if !self.keys.have_app(apps, app))
+        self.keys.have_all_of(app)
     }
 
     /// The keys that it may touch.

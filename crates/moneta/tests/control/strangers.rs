@@ -37,6 +37,7 @@ fn a_user_does_what_its_roles_say_in_its_environment_and_sees_nothing_of_another
             "test",
             "rights = []\nenvironments = [\"test\"]\nroles = [\"register\", \"read\", \"operate\", \"administer\"]",
         ),
+        ("part", "rights = []\nenvironments = [\"prod\"]\nroles = [\"register\"]\nprefixes = [\"feed:\"]"),
     ]);
     let path = file(folder.path(), "users.toml", &text);
     {
@@ -44,7 +45,8 @@ fn a_user_does_what_its_roles_say_in_its_environment_and_sees_nothing_of_another
         std::fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).unwrap();
     }
     let control = Control::start(&folder.path().join("data"), &["--users", &path]);
-    let [node, reader, ops, root, test] = tokens.iter().map(String::as_str).collect::<Vec<_>>().try_into().unwrap();
+    let [node, reader, ops, root, test, part] =
+        tokens.iter().map(String::as_str).collect::<Vec<_>>().try_into().unwrap();
     let record = json!({ "kind": "other", "zone": "secret-zone", "renew_every_s": 300 });
     let create = json!({ "change": { "create": { "replicas": [{ "name": "a", "zone": "a", "slots": ["a0"] }] } } });
     let renewal = |app: &str| json!([{ "app": app, "id": "i" }]);
@@ -68,6 +70,9 @@ fn a_user_does_what_its_roles_say_in_its_environment_and_sees_nothing_of_another
         (node, "PUT", "/v1/prod/instances/other/i", &record, 403),
         (node, "PUT", "/v1/test/instances/feed/i", &record, 403),
         (node, "PUT", "/v1/%2a/instances/feed/i", &record, 403),
+        // An instance has all keys of its app.
+        (part, "PUT", "/v1/prod/instances/feed/i", &record, 403),
+        (part, "GET", "/v1/prod/feed?app=feed", &nothing, 403),
         (node, "PUT", "/v1/prod/jobs/j", &job, 403),
         (reader, "PUT", "/v1/prod/jobs/j", &job, 403),
         (test, "PUT", "/v1/prod/jobs/j", &job, 403),
