@@ -6,7 +6,7 @@
 //! `rings/SINCE-REPLICA.json` is a ring of a replica. It is in force at a moment once each of its slots has a restore point that was
 //! made since, at or before that moment; until then the one before it is.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::{self, Read};
 use std::sync::Arc;
 
@@ -84,6 +84,21 @@ fn all(archive: &dyn Archive) -> Result<BTreeMap<String, Vec<RingRecord>>, Backu
     }
     rings.values_mut().for_each(|records| records.sort_by_key(|record| record.since));
     Ok(rings)
+}
+
+/// The names of the slots that have left: those that rings had, and that the last ring of no replica has.
+///
+/// # Errors
+/// If the archive does not answer, or a ring is none.
+pub(crate) fn left(archive: &dyn Archive) -> Result<BTreeSet<String>, BackupError> {
+    let (mut before, mut now) = (BTreeSet::new(), BTreeSet::new());
+    let names = |record: &RingRecord| record.slots.iter().map(|slot| slot_name(&slot.slot)).collect::<Vec<_>>();
+    for records in all(archive)?.into_values() {
+        before.extend(records.iter().flat_map(names));
+        now.extend(records.last().into_iter().flat_map(names));
+    }
+    before.retain(|slot| !now.contains(slot));
+    Ok(before)
 }
 
 /// What of an archive is restored: points of slots with the keys that are theirs. A slot that the ring in force does not have is left

@@ -9,6 +9,7 @@ use serde::Serialize;
 use crate::error::BackupError;
 use crate::layout::{BaseRecord, Slot, slots};
 use crate::moment::millis;
+use crate::rings::left;
 use crate::verify::{Verified, last};
 
 /// A part of the changes, as it is.
@@ -37,6 +38,8 @@ pub struct PartStatus {
 pub struct SlotStatus {
     /// Its name.
     pub slot: String,
+    /// It has left its replica: no new restore points come, and none is missing.
+    pub left: bool,
     /// Its bases.
     pub bases: Vec<BaseRecord>,
     /// The parts of its changes.
@@ -67,11 +70,14 @@ pub struct Status {
 /// # Errors
 /// If it does not answer, or has a hole.
 pub fn status(archive: &Arc<dyn Archive>) -> Result<Status, BackupError> {
-    let slots: Vec<SlotStatus> =
-        slots(&**archive)?.iter().map(|name| of_slot(&Slot::open(archive, name)?)).collect::<Result<_, _>>()?;
+    let left = left(&**archive)?;
+    let slots: Vec<SlotStatus> = slots(&**archive)?
+        .iter()
+        .map(|name| of_slot(&Slot::open(archive, name)?, left.contains(name)))
+        .collect::<Result<_, _>>()?;
     let verified = last(&**archive)?;
     let age = |at: u64| millis().saturating_sub(at) as f64 / 1000.0;
-    let newest = slots.iter().map(|slot| slot.newest).min().filter(|newest| *newest > 0);
+    let newest = slots.iter().filter(|slot| !slot.left).map(|slot| slot.newest).min().filter(|newest| *newest > 0);
     Ok(Status {
         verified_age: verified.as_ref().map(|verified| age(verified.verified)),
         restore_point_age: newest.map(age),
@@ -80,9 +86,10 @@ pub fn status(archive: &Arc<dyn Archive>) -> Result<Status, BackupError> {
     })
 }
 
-fn of_slot(slot: &Slot) -> Result<SlotStatus, BackupError> {
+fn of_slot(slot: &Slot, left: bool) -> Result<SlotStatus, BackupError> {
     let mut status = SlotStatus {
         slot: slot.name.clone(),
+        left,
         bases: slot.bases.clone(),
         parts: Vec::new(),
         oldest: 0,
@@ -130,20 +137,25 @@ pub fn metrics(status: &Status) -> String {
         }
     };
     let seconds = |millis: u64| millis as f64 / 1000.0;
-    let of_slots = |number: fn(&SlotStatus) -> f64| {
-        status.slots.iter().map(|slot| (format!("{{slot=\"{}\"}}", slot.slot), number(slot))).collect::<Vec<_>>()
+    let of_slots = |number: fn(&SlotStatus) -> f64, wanted: fn(&&SlotStatus) -> bool| {
+        status
+            .slots
+            .iter()
+            .filter(wanted)
+            .map(|slot| (format!("{{slot=\"{}\"}}", slot.slot), number(slot)))
+            .collect::<Vec<_>>()
     };
     gauge(
         "restore_point_timestamp_seconds",
-        "The newest moment that each slot can be restored to; 0: none.",
-        of_slots(|slot| slot.newest as f64 / 1000.0),
+        "The newest moment that each slot can be restored to; 0: none. Slots that have left their replica are not told.",
+        of_slots(|slot| slot.newest as f64 / 1000.0, |slot| !slot.left),
     );
     gauge(
         "oldest_restore_point_timestamp_seconds",
         "The oldest moment that each slot can be restored to; 0: none.",
-        of_slots(|slot| slot.oldest as f64 / 1000.0),
+        of_slots(|slot| slot.oldest as f64 / 1000.0, |_| true),
     );
-    gauge("segment_bytes", "Bytes of segments, before encryption.", of_slots(|slot| slot.bytes as f64));
+    gauge("segment_bytes", "Bytes of segments, before encryption.", of_slots(|slot| slot.bytes as f64, |_| true));
     let verified = status.verified.clone().unwrap_or_default();
     let plain = |value: f64| vec![(String::new(), value)];
     gauge(

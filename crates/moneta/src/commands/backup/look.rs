@@ -19,8 +19,9 @@ pub(super) fn list(args: &FromArgs) -> anyhow::Result<()> {
     let status = of_archive(&archives::to_read(&args.from)?)?;
     let mut text = String::new();
     for slot in &status.slots {
-        let _ =
-            writeln!(text, "{}: {} bytes, restore points {}", slot.slot, slot.bytes, span(slot.oldest, slot.newest));
+        let left = if slot.left { ", has left its replica" } else { "" };
+        let points = span(slot.oldest, slot.newest);
+        let _ = writeln!(text, "{}: {} bytes, restore points {points}{left}", slot.slot, slot.bytes);
         for base in &slot.bases {
             let made = format!("{:?}", base.made).to_lowercase();
             let at = moment::text(base.complete);
