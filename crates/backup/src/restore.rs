@@ -46,8 +46,8 @@ pub struct RestoreConfig {
     pub prefix: Vec<u8>,
     /// What the targets hold goes first.
     pub rolls_back: bool,
-    /// The region in which a rollback is written.
-    pub region: u8,
+    /// The region in which a rollback is written; `None`: that of the targets. Another one than theirs is refused.
+    pub region: Option<u8>,
     /// Bytes a second; 0: as fast as it goes.
     pub rate: u64,
     /// The largest value of the archive, in bytes.
@@ -108,6 +108,8 @@ pub(crate) fn restore_points(
         }
         targets.push(Target { sink: TargetSink::new(place, &servers)?, servers, name: place.name.clone() });
     }
+    let all = || targets.iter().flat_map(|target| &target.servers);
+    let region = if config.rolls_back { Server::common_region(all(), config.region)? } else { 0 };
     // Read to the end before anything goes: a damaged segment leaves the targets as they are.
     let reading = Reading { prefix: config.prefix.clone(), value_max: config.value_max };
     let mut states = Vec::new();
@@ -118,7 +120,7 @@ pub(crate) fn restore_points(
             return Ok(restored);
         }
     }
-    let flush = if config.rolls_back { Some(clear(config, &mut targets, watch)?) } else { None };
+    let flush = if config.rolls_back { Some(clear(config, region, &mut targets, watch)?) } else { None };
     let written =
         |targets: &[Target]| targets.iter().fold(Written::default(), |sum, target| sum.and(target.sink.written()));
     let cleared = written(&targets);
@@ -152,6 +154,7 @@ pub(crate) fn restore_points(
     }
     writer.settle()?;
     watch.progress(restored.read);
+    targets.iter().flat_map(|target| &target.servers).try_for_each(Server::check_life)?;
     restored.done = !is_stopped;
     let all = written(&targets);
     // Of items, and not of what took the others away.
@@ -226,7 +229,12 @@ impl Writer<'_> {
 }
 
 /// Takes from the targets what they hold: by a flush, or of a prefix by a delete of each key. Tells the version under which.
-fn clear(config: &RestoreConfig, targets: &mut [Target], watch: &dyn Watch) -> Result<Version, BackupError> {
+fn clear(
+    config: &RestoreConfig,
+    region: u8,
+    targets: &mut [Target],
+    watch: &dyn Watch,
+) -> Result<Version, BackupError> {
     let (mut now, mut newest) = (0, Version::ZERO);
     for server in targets.iter().flat_map(|target| &target.servers) {
         let (time, version) = ask(server)?;
@@ -235,7 +243,7 @@ fn clear(config: &RestoreConfig, targets: &mut [Target], watch: &dyn Watch) -> R
     }
     let now = if now == 0 { millis() } else { now };
     let local = (newest.local() + 1).max(Version::at(now).local());
-    let flush = Version::new(local, Origin::new(config.region, 0));
+    let flush = Version::new(local, Origin::new(region, 0));
     watch.note(&format!("what the targets hold goes under version {}", flush.0));
     for target in targets {
         let failed = target.failed();

@@ -77,7 +77,7 @@ pub fn verify(
         at,
         prefix: Vec::new(),
         rolls_back: false,
-        region: 0,
+        region: None,
         rate: 0,
         value_max,
     };

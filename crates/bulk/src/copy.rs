@@ -11,6 +11,7 @@ use crate::beside::Beside;
 use crate::dump::feed_request;
 use crate::error::BulkError;
 use crate::governor::RateConfig;
+use crate::lives::Lives;
 use crate::metered::{Metered, Moment};
 use crate::passage::{Checkpoint, Ended, Gaps, Passage};
 use crate::populating::{CLOCKS, ON_THE_WAY};
@@ -111,6 +112,7 @@ pub fn copy(config: &CopyConfig, watch: &dyn Watch) -> Result<Copied, BulkError>
         copied.done &= done;
         copied.written = copied.written.and(written);
     }
+    targets.iter().try_for_each(Server::check_life)?;
     Ok(copied)
 }
 
@@ -168,10 +170,15 @@ impl Job<'_> {
         if follow { source.keeping_up() } else { source }
     }
 
+    fn sink(&self) -> Result<Copying, BulkError> {
+        let target = TargetSink::new(&self.config.to, self.targets)?;
+        Ok(Copying { target, end: None, lives: Lives::of(self.targets) })
+    }
+
     /// All of one source. True: all that it held was read.
     fn run(&self, source: &Server) -> Result<(bool, Written), BulkError> {
         let name = source.name();
-        let mut sink = Copying { target: TargetSink::new(&self.config.to, self.targets)?, end: None };
+        let mut sink = self.sink()?;
         let mut is_read = false;
         // Without versions a key that is told twice keeps what was told first.
         if source.has_log && !self.config.walk && self.targets.iter().all(|target| target.has_versions) {
@@ -212,9 +219,7 @@ impl Job<'_> {
             let follower = from.map(|place| {
                 let (beside, ends) = (&beside, &self.ends);
                 scope.spawn(move || {
-                    let sink = TargetSink::new(&self.config.to, self.targets);
-                    let sink = sink.map(|target| Copying { target, end: None });
-                    let followed = sink.and_then(|sink| self.follow(source, place, sink, beside));
+                    let followed = self.sink().and_then(|sink| self.follow(source, place, sink, beside));
                     let followed = followed.map(|sink| sink.target.written());
                     // Without its changes the copy is of no use: then the list ends, too.
                     if followed.is_err() {
@@ -264,6 +269,7 @@ struct Copying {
     target: TargetSink,
     /// How far it is.
     end: Option<Mark>,
+    lives: Lives,
 }
 
 impl Sink for Copying {
@@ -283,6 +289,6 @@ impl Sink for Copying {
 impl Checkpoint for Copying {
     fn reached(&mut self, mark: &Mark) -> Result<(), String> {
         self.end = Some(mark.clone());
-        Ok(())
+        self.lives.look()
     }
 }

@@ -26,6 +26,12 @@ pub enum BulkError {
         /// What it lacks.
         reason: String,
     },
+    /// A server has lost what it held.
+    #[error("{server} has begun anew, empty, in the middle of this: what it held before is gone")]
+    BegunAnew {
+        /// Its address.
+        server: String,
+    },
     /// Segments cannot be read or written.
     #[error("{0}")]
     Segments(#[from] SegmentError),

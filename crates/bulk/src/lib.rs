@@ -19,6 +19,7 @@
 //! | [`metered`] | a source whose changes are counted, and trimmed |
 //! | [`create`], [`target`] | where items go: nodes, each key to its own |
 //! | [`throttle`], [`law`], [`governor`] | how fast a job goes, and who is to make it go slower |
+//! | `lives` | whether targets still have what they were given |
 //! | `passage`, `beside` | one run of the pump, and one beside another |
 //! | `populating`, `share` | several processes that populate from one archive |
 //! | [`mod@dump`], [`mod@populate`], [`mod@copy`] | the jobs |
@@ -32,6 +33,7 @@ pub mod error;
 pub mod governor;
 mod keys;
 pub mod law;
+mod lives;
 pub mod metered;
 mod moment;
 mod passage;
@@ -53,7 +55,7 @@ pub use error::BulkError;
 pub use governor::RateConfig;
 pub use populate::populate;
 pub use populating::{PopulateConfig, Populated, Share};
-pub use server::Server;
+pub use server::{Life, Server};
 pub use target::{Place, Written};
 pub use throttle::Throttle;
 pub use walk::WalkSource;

@@ -60,10 +60,12 @@ fn of_cachemover(job: &Job<'_>, files: Vec<String>) -> Result<Populated, BulkErr
     let counters = Counters::default();
     let archive = Arc::clone(job.archive);
     let source = CachemoverSource::new(archive, files, config.value_max, config.any_sum, counters.clone())?;
-    let sink = Populating { target: TargetSink::new(&config.place, job.servers)?, keep: None };
+    let sink = Populating::new(TargetSink::new(&config.place, job.servers)?, job.servers);
     let (sink, ended) = job.pass_on(source, false, Begin::Since(0), Moment::Current, &counters, sink);
     let (base, written) = (counters.counts(), sink.target.written());
-    Ok(Populated { done: ended? == Ended::Over, base, written, ..Populated::default() })
+    let done = ended? == Ended::Over;
+    job.check_lives()?;
+    Ok(Populated { done, base, written, ..Populated::default() })
 }
 
 /// All of it by this process.
@@ -87,7 +89,8 @@ fn alone(job: &Job<'_>) -> Result<Populated, BulkError> {
     let keep = file.map(|mut file| {
         Box::new(move |kept: &Kept| file.keep(kept.clone()).map_err(|error| error.to_string())) as Keep
     });
-    let mut sink = Populating { target: TargetSink::new(&config.place, servers)?, keep };
+    let target = TargetSink::new(&config.place, servers)?;
+    let mut sink = Populating { keep, ..Populating::new(target, servers) };
     let mut populated = Populated::default();
     let from = match start {
         Start::Base(from) => {
@@ -100,6 +103,7 @@ fn alone(job: &Job<'_>) -> Result<Populated, BulkError> {
             if ended? != Ended::Over {
                 return Ok(populated);
             }
+            job.check_lives()?;
             Begin::Since(0)
         }
         Start::Changes(from) => from,
@@ -112,6 +116,7 @@ fn alone(job: &Job<'_>) -> Result<Populated, BulkError> {
         populated.changes = counters.counts();
         populated.written = returned.target.written();
         ended?;
+        job.check_lives()?;
     }
     Ok(populated)
 }

@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use crate::error::BulkError;
 use crate::governor::RateConfig;
+use crate::lives::Lives;
 use crate::metered::{Metered, Moment};
 use crate::passage::{Checkpoint, Ended, Gaps, Passage};
 use crate::server::Server;
@@ -103,6 +104,11 @@ pub(crate) struct Job<'a> {
 }
 
 impl Job<'_> {
+    /// Refuses a target that has begun anew since the run began.
+    pub(crate) fn check_lives(&self) -> Result<(), BulkError> {
+        self.servers.iter().try_for_each(Server::check_life)
+    }
+
     /// The most raw bytes of a block.
     pub(crate) fn block_max(&self) -> usize {
         self.config.value_max.saturating_add(BLOCK_REST)
@@ -181,6 +187,13 @@ pub(crate) type Keep = Box<dyn FnMut(&Kept) -> Result<(), String> + Send>;
 pub(crate) struct Populating {
     pub(crate) target: TargetSink,
     pub(crate) keep: Option<Keep>,
+    pub(crate) lives: Lives,
+}
+
+impl Populating {
+    pub(crate) fn new(target: TargetSink, servers: &[Server]) -> Self {
+        Self { target, keep: None, lives: Lives::of(servers) }
+    }
 }
 
 impl Sink for Populating {
@@ -199,6 +212,7 @@ impl Sink for Populating {
 
 impl Checkpoint for Populating {
     fn reached(&mut self, mark: &Mark) -> Result<(), String> {
+        self.lives.look()?;
         match &mut self.keep {
             Some(keep) => keep(&Kept { cursor: mark.cursor.clone(), watermark: mark.watermark }),
             None => Ok(()),

@@ -5,10 +5,11 @@
 //!  changes   one task, once all of the base is done: who has it keeps in claims/NAME/changes.place how far it is
 //! ```
 //!
-//! A segment is done once its items are at their target. Who dies leaves its segment to another, which writes all of it again: that
+//! A segment is done once its items are at their target, and that has not begun anew, empty, since the share began: claims/NAME/lives
+//! says which lives its nodes had then. Who dies leaves its segment to another, which writes all of it again: that
 //! changes nothing, since items go by version, or are created where nothing is.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{ErrorKind, Read};
 use std::sync::Arc;
 use std::thread::sleep;
@@ -22,6 +23,7 @@ use crate::dump::{BASE, CHANGES};
 use crate::error::BulkError;
 use crate::passage::Ended;
 use crate::populating::{FAILURES, Job, Populated, Populating, Share, check};
+use crate::server::{Life, Server};
 use crate::target::{TargetSink, Written};
 use crate::watch::Counters;
 
@@ -37,8 +39,10 @@ const PLACE: &str = "changes.place";
 const PLACE_MAX: u64 = 4096;
 /// The file, among the claims, that says what is written where.
 const WHAT: &str = "what";
-/// The most bytes of it.
-const WHAT_MAX: u64 = 1 << 20;
+/// The file, among the claims, that says which lives the target's nodes had when the share began.
+const LIVES: &str = "lives";
+/// The most bytes of either.
+const WHAT_MAX: u64 = 4 << 20;
 
 /// What is said of a segment that is done.
 #[derive(Serialize)]
@@ -55,8 +59,9 @@ pub(crate) fn populate(job: &Job<'_>, share: &Share) -> Result<Populated, BulkEr
         check_what(job, &folder, &share.name)?;
     }
     let claims = join().map_err(|error| SegmentError::Archive { name: folder.clone(), source: error })?;
+    check_lives(job, &folder)?;
     let target = TargetSink::new(&job.config.place, job.servers)?;
-    let sink = Some(Populating { target, keep: None });
+    let sink = Some(Populating::new(target, job.servers));
     let mut sharing = Sharing { job, folder, claims, sink, counters: Counters::default(), listed: None, segments: 0 };
     job.watch.phase(&format!("base, shared as {}", share.name), None);
     let done = sharing.base();
@@ -77,20 +82,40 @@ pub(crate) fn populate(job: &Job<'_>, share: &Share) -> Result<Populated, BulkEr
 
 /// Refuses a share that was begun for another target, or for other items.
 fn check_what(job: &Job<'_>, folder: &str, share: &str) -> Result<(), BulkError> {
-    let (name, what) = (format!("{folder}/{WHAT}"), job.config.what());
-    let before = || -> std::io::Result<Option<String>> {
-        match job.archive.create(&name, what.as_bytes())? {
-            Created::Now => Ok(None),
-            Created::Before => read(&**job.archive, &name, WHAT_MAX),
-        }
-    };
-    match before().map_err(|source| SegmentError::Archive { name: name.clone(), source })? {
+    let what = job.config.what();
+    match before(job, format!("{folder}/{WHAT}"), &what)? {
         Some(before) if before != what => Err(BulkError::Archive(format!(
             "the share {share} writes to {before}, and this would write to {what}: another target, or other items, take a share \
              of another name"
         ))),
         _ => Ok(()),
     }
+}
+
+/// Refuses a target that has begun anew, empty, since the share began: what is done is not there any more.
+fn check_lives(job: &Job<'_>, folder: &str) -> Result<(), BulkError> {
+    let name = format!("{folder}/{LIVES}");
+    let lives = |server: &Server| Some((server.name(), server.life?));
+    let now: BTreeMap<String, Life> = job.servers.iter().filter_map(lives).collect();
+    let wrong = |error: serde_json::Error| SegmentError::Archive { name: name.clone(), source: error.into() };
+    let text = serde_json::to_string(&now).map_err(wrong)?;
+    let Some(before) = before(job, name.clone(), &text)? else { return Ok(()) };
+    let before: BTreeMap<String, Life> = serde_json::from_str(&before).map_err(wrong)?;
+    // Another node in the place of one has nothing of it, either.
+    let is_other = |(server, life): &(&String, &Life)| before.get(*server).is_none_or(|then| !then.is(**life));
+    match now.iter().find(is_other) {
+        Some((server, _)) => Err(BulkError::BegunAnew { server: server.clone() }),
+        None => Ok(()),
+    }
+}
+
+/// What a file among the claims said before; `None`: it did not exist, and says this now.
+fn before(job: &Job<'_>, name: String, text: &str) -> Result<Option<String>, BulkError> {
+    let create = || match job.archive.create(&name, text.as_bytes())? {
+        Created::Now => Ok(None),
+        Created::Before => read(&**job.archive, &name, WHAT_MAX),
+    };
+    create().map_err(|source| SegmentError::Archive { name: name.clone(), source }.into())
 }
 
 /// This machine's name, for people.
@@ -149,6 +174,7 @@ impl Sharing<'_> {
             }
         }
         self.check_whole(&base)?;
+        self.job.check_lives()?;
         Ok(base.done().cloned())
     }
 
@@ -176,6 +202,7 @@ impl Sharing<'_> {
         if ended? != Ended::Over {
             return Ok(false);
         }
+        self.job.check_lives()?;
         let said = Said { holder: self.claims.holder(), written };
         let said = serde_json::to_vec(&said).map_err(|error| self.failed(error.into()))?;
         self.claims.done(claim, &said).map_err(|error| self.failed(error))?;
@@ -249,7 +276,8 @@ impl Sharing<'_> {
         let moment = self.job.moment(false);
         let (sink, ended) = self.job.pass(changes, true, from, moment, counters, sink);
         self.sink = Some(sink);
-        ended.map(drop)
+        ended?;
+        self.job.check_lives()
     }
 }
 

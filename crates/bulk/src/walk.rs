@@ -23,6 +23,7 @@ use moneta_net::Endpoint;
 
 use crate::keys;
 use crate::queue::Queue;
+use crate::server::Server;
 use crate::values::{Batch, Values};
 use crate::watch::Counters;
 use crate::which::Which;
@@ -48,6 +49,8 @@ pub struct WalkSource {
 
 /// A walk that goes on.
 struct Open {
+    /// As it was when the walk began.
+    server: Server,
     queue: Arc<Queue>,
     /// `None` when this is dropped.
     batches: Option<Receiver<Batch>>,
@@ -66,7 +69,7 @@ impl WalkSource {
         Self { endpoint, which, value_max, counters, open: None, pace: Pace::of(0) }
     }
 
-    fn open(&self) -> io::Result<Open> {
+    fn open(&self, server: Server) -> io::Result<Open> {
         let queue = Arc::new(Queue::new()?);
         let (into, batches) = sync_channel(BATCHES);
         let listing = {
@@ -79,7 +82,8 @@ impl WalkSource {
         let incarnation = getrandom::u64()?.max(1);
         let place = FeedPlace { incarnation, position: 0, told: 0 };
         let (changes, threads) = (VecDeque::new(), vec![listing]);
-        let mut open = Open { queue, batches: Some(batches), threads, changes, place, unmarked: (0, 0), is_end: false };
+        let mut open =
+            Open { server, queue, batches: Some(batches), threads, changes, place, unmarked: (0, 0), is_end: false };
         let (endpoint, which, counters) = (self.endpoint.clone(), self.which.clone(), self.counters.clone());
         let (queue, value_max) = (Arc::clone(&open.queue), self.value_max);
         let fetching = thread::Builder::new().name("walk-values".into()).spawn(move || {
@@ -130,7 +134,8 @@ impl Source for WalkSource {
         }
         self.open = None;
         self.pace = Pace::of(rate);
-        self.open = Some(self.open().map_err(|error| SourceError::Refused(error.to_string()))?);
+        let server = Server::look(&self.endpoint).map_err(|error| SourceError::Refused(error.to_string()))?;
+        self.open = Some(self.open(server).map_err(|error| SourceError::Refused(error.to_string()))?);
         Ok(())
     }
 
@@ -156,7 +161,9 @@ impl Source for WalkSource {
             sleep(left.min(WAIT));
             return Ok(());
         }
-        let Some(Open { batches: Some(batches), changes, threads, is_end, .. }) = &mut self.open else { return Ok(()) };
+        let Some(Open { server, batches: Some(batches), changes, threads, is_end, .. }) = &mut self.open else {
+            return Ok(());
+        };
         match batches.recv_timeout(WAIT) {
             Ok(Ok(batch)) => changes.extend(batch),
             // It is not gone on with, so nothing is gained by trying again.
@@ -166,6 +173,8 @@ impl Source for WalkSource {
                 if !threads.drain(..).map(JoinHandle::join).all(|ended| ended.is_ok()) {
                     return Err(SourceError::Refused("a thread that read it has panicked".to_owned()));
                 }
+                // One that lost its items meanwhile lists keys of before, all of which are gone.
+                server.check_life().map_err(|error| SourceError::Refused(error.to_string()))?;
                 *is_end = true;
             }
         }

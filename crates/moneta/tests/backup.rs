@@ -12,6 +12,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use common::{Memcached, Node, Process, Signal, file, moneta, printed, refused, steady_port};
 use fastrand::Rng;
+use moneta_store::Version;
 use serde_json::Value;
 
 /// Keys that operations are about.
@@ -175,6 +176,16 @@ fn a_replica_that_grows_and_shrinks_is_restored_as_it_was() {
     write(&one, &[&first], 0..10, None);
     sleep(Duration::from_millis(1200));
     back_up("a", &archive, &["--topology", &one]);
+    // No restore point of the one that has left is missing: an alert on its age would fire for ever.
+    let metrics = folder.path().join("metrics");
+    let status = json(&["backup", "status", "--from", text(&archive), "--prometheus", text(&metrics)]);
+    let left: Vec<bool> = (0..2).map(|slot| status["slots"][slot]["left"].as_bool().expect("it is told")).collect();
+    assert_eq!(left, [false, true], "{status}");
+    assert_eq!(status["restore_point_age"].as_f64().map(|age| age < 600.0), Some(true));
+    let metrics = fs::read_to_string(&metrics).expect("it is there");
+    let has =
+        |slot: &str| metrics.contains(&format!("\nmoneta_backup_restore_point_timestamp_seconds{{slot=\"{slot}\"}} "));
+    assert!(has("s0") && !has("s1") && metrics.contains("moneta_backup_segment_bytes{slot=\"s1\"}"), "{metrics}");
     let last = held(millis());
     is(&last, 0..10, None, "was deleted");
     is(&last, 10..40, Some("end"), "is another's");
@@ -398,6 +409,32 @@ fn a_fill_replaces_nothing_newer_and_a_rollback_of_a_prefix_touches_nothing_else
     let to = elsewhere.address().to_string();
     printed(&mut moneta(&["restore", "--from", text(&archive), "--to", &to, "--at", &at, "--fill", "--prefix", "b"]));
     assert_eq!(elsewhere.exchange("get a:1 a:2 b:1\r\n"), "VALUE b:1 0 3\r\nold\r\nEND\r\n");
+}
+
+/// With versions of another region relays send the rollback on as that region's own, and take it for one that came from there.
+#[test]
+fn a_rollback_is_written_in_the_region_of_its_target_or_not_at_all() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let archive = folder.path().join("archive");
+    let (ours, other) = (node(&["--region-id", "3"]), node(&["--region-id", "4"]));
+    ours.exchange("set k1 0 0 3\r\nold\r\n");
+    let at = back_up(&ours.address().to_string(), &archive, &[]).to_string();
+    ours.exchange("set k1 0 0 3\r\nnew\r\n");
+    let restore = |more: &[&str]| {
+        moneta(&[&["restore", "--from", text(&archive), "--at", &at, "--rollback", "--yes"], more].concat())
+    };
+    let to = ours.address().to_string();
+    let said = refused(&mut restore(&["--to", &to, "--region", "1"]), 1);
+    assert!(said.contains("is of region 3, and not of region 1"), "{said}");
+    let both = replica(folder.path(), "both.toml", &[&ours, &other]);
+    let said = refused(&mut restore(&["--topology", &both]), 1);
+    assert!(said.contains("is of region 4, and not of region 3"), "{said}");
+    assert!(ours.exchange("get k1\r\n").contains("new"), "nothing was touched");
+    printed(&mut restore(&["--to", &to]));
+    let answer = ours.exchange("mg k1 c v\r\n");
+    let version = answer.split(' ').find_map(|word| word.trim().strip_prefix('c')?.lines().next()?.parse().ok());
+    let version = Version(version.unwrap_or_else(|| panic!("no version: {answer}")));
+    assert!(answer.contains("old") && version.origin().region() == 3, "{answer}: {:?}", version.origin());
 }
 
 #[test]

@@ -104,6 +104,41 @@ fn remaining(node: &Node, key: &str) -> String {
     token
 }
 
+/// A file of some KB that says of itself that a page has 200 MiB: without a bound one of some MB takes what the machine has.
+#[cfg(feature = "parquet")]
+#[test]
+fn a_file_that_needs_more_memory_than_the_load_may_have_is_an_error() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../rows/tests/fixtures/page-of-200-mib.parquet");
+    let target = node(&[]);
+    let address = target.address().to_string();
+    let load = |limit: &str| {
+        let is = ["load", text(&file), "--to", &address, "--key", "id", "--value", "v", "--memory-limit", limit];
+        refused(&mut moneta(&is), 1)
+    };
+    let said = load("100m");
+    assert!(said.contains("memory allocation of") && said.contains("failed"), "{said}");
+    let said = load("2g");
+    assert!(said.contains("the value has 209715200 bytes, and --value-max is"), "{said}");
+}
+
+/// Rows of another region than the nodes' look as if they had come from there: relays do not send them on.
+#[test]
+fn rows_are_written_in_the_region_of_the_target_or_not_at_all() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = common::file(folder.path(), "a.csv", "id,v\n1,x\n");
+    let target = node(&["--region-id", "5"]);
+    let address = target.address().to_string();
+    let load =
+        |more: &[&str]| moneta(&[&["load", &file, "--to", &address, "--key", "id", "--value", "v"], more].concat());
+    let said = refused(&mut load(&["--region", "0"]), 1);
+    assert!(said.contains("is of region 5, and not of region 0"), "{said}");
+    printed(&mut load(&[]));
+    let answer = target.exchange("mg 1 c\r\n");
+    let version = answer.trim().rsplit_once('c').and_then(|(_, version)| version.parse().ok());
+    let version = moneta_store::Version(version.unwrap_or_else(|| panic!("no version: {answer}")));
+    assert_eq!(version.origin().region(), 5, "{answer}");
+}
+
 const KILLED_ROWS: u32 = 120_000;
 
 /// A row whose key comes again later in the file, with another value, and one that is bad, now and then.

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use moneta_bulk::{Counts, Place, Watch};
+use moneta_bulk::{BulkError, Counts, Place, Watch};
 use moneta_feed::Pace;
 use moneta_item::{Origin, Version};
 use serde::Serialize;
@@ -48,8 +48,8 @@ pub struct LoadConfig {
     pub reading: Reading,
     /// Where items go: every row to each of these.
     pub places: Vec<Place>,
-    /// The region in which they are written.
-    pub region: u8,
+    /// The region in which they are written; `None`: that of the targets. Another one than theirs is refused.
+    pub region: Option<u8>,
     /// Keeps how far the load is.
     pub checkpoint: Option<PathBuf>,
     /// Takes bad rows.
@@ -88,13 +88,14 @@ pub fn load(config: &LoadConfig, watch: &dyn Watch) -> Result<Loaded, LoadError>
     for file in &config.files {
         format::open(file, &config.mapping, &config.reading)?;
     }
-    let plan = Plan::new(config.files.clone(), config.mapping.clone(), config.region);
+    let sink = RowSink::new(&config.places)?;
+    let region = sink.region(config.region)?;
+    let plan = Plan::new(config.files.clone(), config.mapping.clone(), region);
     let checkpoint = Checkpoint::open(config.checkpoint.as_deref(), &plan)?;
     if let (Some(totals), false) = (checkpoint.end, config.again) {
         watch.note("the load is done: nothing to do (--again sends its rows again, under the versions that they had)");
         return Ok(Loaded { done: true, before: true, totals, ..Loaded::default() });
     }
-    let sink = RowSink::new(&config.places)?;
     if config.checkpoint.is_some() && !sink.has_versions() {
         watch.note(
             "a target knows no versions: rows of the chunk that was under way are set again when the load goes on",
@@ -107,6 +108,7 @@ pub fn load(config: &LoadConfig, watch: &dyn Watch) -> Result<Loaded, LoadError>
     let totals = last.map(|chunk| chunk.totals).unwrap_or_default();
     let mut job = Job {
         config,
+        region,
         watch,
         sink,
         checkpoint,
@@ -121,6 +123,13 @@ pub fn load(config: &LoadConfig, watch: &dyn Watch) -> Result<Loaded, LoadError>
     watch.phase("rows", None);
     let done = if is_again { job.replay(&recorded)? } else { job.run(last)? };
     job.watch.progress(job.counts());
+    job.sink.check_lives().map_err(|error| match error {
+        LoadError::Server(error @ BulkError::BegunAnew { .. }) => {
+            let how = if config.checkpoint.is_some() { " with --again" } else { "" };
+            LoadError::Refused(format!("{error}: run it again{how}"))
+        }
+        error => error,
+    })?;
     let totals = job.totals;
     if done && totals.rows > 0 && totals.rows == totals.bad {
         let first = job.first_bad.unwrap_or_default();
@@ -137,6 +146,7 @@ pub fn load(config: &LoadConfig, watch: &dyn Watch) -> Result<Loaded, LoadError>
 
 struct Job<'a> {
     config: &'a LoadConfig,
+    region: u8,
     watch: &'a dyn Watch,
     sink: RowSink,
     checkpoint: Checkpoint,
@@ -226,7 +236,7 @@ impl Job<'_> {
         let local = Version::at(now).local().max(above);
         let writer = getrandom::u64()
             .map_err(|source| LoadError::Own { file: "randomness".to_owned(), source: source.into() })?;
-        let version = Version::new(local, Origin::new(self.config.region, writer as u8));
+        let version = Version::new(local, Origin::new(self.region, writer as u8));
         let bad_bytes = self.bad.settle()?;
         let chunk = Chunk { file, row, version: version.0, begun: now, bad_bytes, totals: self.totals };
         self.checkpoint.begin(chunk)?;

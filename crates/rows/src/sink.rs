@@ -100,6 +100,16 @@ impl RowSink {
         self.nodes().all(|node| node.server.has_versions)
     }
 
+    /// The region in which rows are written. `wanted`: what the user says.
+    pub(crate) fn region(&self, wanted: Option<u8>) -> Result<u8, LoadError> {
+        Ok(Server::common_region(self.nodes().map(|node| &node.server), wanted)?)
+    }
+
+    /// Refuses targets that have lost what they were given.
+    pub(crate) fn check_lives(&self) -> Result<(), LoadError> {
+        Ok(self.nodes().try_for_each(|node| node.server.check_life())?)
+    }
+
     fn nodes(&self) -> impl Iterator<Item = &Node> {
         self.copies.iter().flat_map(|(_, nodes)| nodes)
     }

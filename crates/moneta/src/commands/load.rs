@@ -1,11 +1,16 @@
 //! `moneta load`: rows of files into servers; the work is the rows crate's.
 
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, bail};
 use clap::{ArgMatches, Args, Command, FromArgMatches};
 use moneta_rows::format::Reading;
 use moneta_rows::{LoadConfig, Loaded, Mapping, Totals, files};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use signal_hook::consts::SIGABRT;
+use signal_hook::flag;
 
 use super::moving::{Screen, places, print, size};
 
@@ -66,12 +71,15 @@ struct LoadArgs {
     /// Largest value that is taken, in bytes or with k, m or g
     #[arg(long, value_name = "SIZE", default_value = "1m", value_parser = size)]
     value_max: u64,
-    /// The region of the rows' versions: --region-id of the nodes
-    #[arg(long, value_name = "NUMBER", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..16))]
-    region: u8,
+    /// The region of the rows' versions, if the nodes are older builds that do not tell theirs: their --region-id
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u8).range(0..16))]
+    region: Option<u8>,
     /// Write at most so many bytes a second, or with k, m or g [default: as fast as it goes]
     #[arg(long, value_name = "BYTES", value_parser = size)]
     rate: Option<u64>,
+    /// End with an error where a file needs more memory than this, in bytes or with k, m or g
+    #[arg(long, value_name = "SIZE", default_value = "2g", value_parser = size)]
+    memory_limit: u64,
     /// Print as the last line, as JSON, what became of the rows
     #[arg(long)]
     json: bool,
@@ -92,6 +100,7 @@ pub fn command() -> Command {
 /// As [`moneta_rows::load()`]; if a signal came before all was read.
 pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     let args = LoadArgs::from_arg_matches(matches)?;
+    limit_memory(args.memory_limit)?;
     let format = args.format.as_deref().and_then(files::Format::named);
     let delimiter =
         args.delimiter.map(|one| u8::try_from(one).context("--delimiter is one ASCII character")).transpose()?;
@@ -127,6 +136,14 @@ pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     let loaded = loaded?;
     print(&loaded, args.json, &words(&loaded))?;
     if loaded.done { Ok(()) } else { bail!("it was stopped before all rows were read") }
+}
+
+/// Bounds the memory of this process. A Parquet file says itself how large a page is, and a page of some KB may become one of GB.
+fn limit_memory(bytes: u64) -> anyhow::Result<()> {
+    // Without memory the process aborts, once it has said so: here that is an error as others are.
+    flag::register_conditional_shutdown(SIGABRT, 1, Arc::new(AtomicBool::new(true)))?;
+    let (soft, hard) = getrlimit(Resource::RLIMIT_DATA)?;
+    setrlimit(Resource::RLIMIT_DATA, soft.min(bytes), hard).context("memory cannot be limited")
 }
 
 /// What became of the rows.

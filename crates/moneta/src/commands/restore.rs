@@ -44,9 +44,9 @@ struct RestoreArgs {
     /// The file with the age key that reads the archive
     #[arg(long, value_name = "FILE")]
     identity: Option<PathBuf>,
-    /// The region of a rollback's versions: --region-id of the nodes
-    #[arg(long, value_name = "NUMBER", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..16))]
-    region: u8,
+    /// The region of a rollback's versions, if the nodes are older builds that do not tell theirs: their --region-id
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u8).range(0..16))]
+    region: Option<u8>,
     /// Write at most so many bytes a second, or with k, m or g [default: as fast as it goes]
     #[arg(long, value_name = "BYTES", value_parser = size)]
     rate: Option<u64>,

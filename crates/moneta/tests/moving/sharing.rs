@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use super::common::{Memcached, Process, Signal, connect_unix, moneta, printed, refused, until};
+use super::common::{Memcached, Node, Process, Signal, connect_unix, moneta, printed, refused, steady_port, until};
 use super::{items, node, number, run, send, sets, text, verify};
 
 const KEYS: u32 = 40_000;
@@ -54,6 +54,95 @@ fn populators_share_a_directory_and_one_that_is_killed_leaves_its_segment_to_the
     printed(&mut is(&to));
     let said = refused(&mut is(&other), 1);
     assert!(said.contains("another target takes another file"), "{said}");
+}
+
+/// A target in RAM that takes the second half of the segments has nothing of the first, and no populator sees that by its own writes.
+#[test]
+fn a_target_that_begins_anew_in_the_middle_is_an_error_and_under_another_name_it_has_all() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let from = folder.path().join("dump");
+    let memcached = Memcached::start(&[]);
+    send(connect_unix(memcached.path()).expect("it listens"), &sets(0..KEYS));
+    run(&["dump", text(memcached.path()), "--into", text(&from), "--segment-size", "50k", "--no-compression"]);
+    for (name, mode) in [("feed", &["--cluster", "--writer-id", "1"][..]), ("memcached", &[][..])] {
+        let port = steady_port().to_string();
+        let own = ["serve", "-p", &port, "--admin", "127.0.0.1:0", "--threads", "1"];
+        let start = || Node::run(moneta(&own).args(mode));
+        let target = start();
+        let to = target.address().to_string();
+        let populate = |share: &str, rate: &str| {
+            let is = ["populate", "--from", text(&from), "--to", &to, "--share", share, "--rate", rate];
+            Process::start(&mut moneta(&is))
+        };
+        let mut two = [populate(name, "600k"), populate(name, "600k")];
+        let done = || {
+            fs::read_dir(from.join("claims").join(name)).map_or(0, |claims| {
+                claims.flatten().filter(|claim| claim.path().extension() == Some("done".as_ref())).count()
+            })
+        };
+        until("two segments are done", || done() >= 2);
+        target.signal(Signal::SIGKILL);
+        drop(target);
+        let target = start();
+        for one in &mut two {
+            let status = one.wait();
+            assert_eq!(status.code(), Some(1), "{}", one.stderr());
+        }
+        let said = two.iter().map(Process::stderr).collect::<String>();
+        assert!(said.contains("has begun anew, empty"), "{said}");
+        // One that comes later is not told that all is done, either.
+        let mut late = populate(name, "10m");
+        assert_eq!(late.wait().code(), Some(1), "{}", late.stderr());
+        assert!(late.stderr().contains("has begun anew, empty"), "{}", late.stderr());
+        let mut another = populate(&format!("{name}-2"), "50m");
+        assert!(another.wait().success(), "{}", another.stderr());
+        assert_eq!(items(&target), u64::from(KEYS));
+        verify(text(memcached.path()), &to);
+        // One populator alone, and a copy, see it as well.
+        let mut alone =
+            Process::start(moneta(&["populate", "--from", text(&from), "--to", &to]).args(["--rate", "1m"]));
+        let copy = ["copy", "--from", text(memcached.path()), "--to", &to, "--rate", "1m"];
+        let mut copying = Process::start(&mut moneta(&copy));
+        until("both have begun", || {
+            [&alone, &copying].iter().all(|one| one.stderr().contains("cop") || one.stderr().contains("base"))
+        });
+        target.signal(Signal::SIGKILL);
+        drop(target);
+        let _target = start();
+        for one in [&mut alone, &mut copying] {
+            assert_eq!(one.wait().code(), Some(1), "{}", one.stderr());
+            assert!(one.stderr().contains("has begun anew, empty"), "{}", one.stderr());
+        }
+    }
+}
+
+/// Its keys were listed before, and all of them count as gone: without this a part is taken for the whole.
+#[test]
+fn a_source_that_begins_anew_in_the_middle_is_no_whole_base() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for (name, mode) in [("feed", &["--cluster", "--writer-id", "1"][..]), ("memcached", &[][..])] {
+        let into = folder.path().join(name);
+        let port = steady_port().to_string();
+        let own = ["serve", "-p", &port, "--admin", "127.0.0.1:0", "--threads", "1"];
+        let start = || Node::run(moneta(&own).args(mode));
+        let source = start();
+        send(source.connect(), &sets(0..KEYS));
+        let (from, target) = (source.address().to_string(), node("2", &[]));
+        let to = target.address().to_string();
+        let dump = ["dump", &from, "--into", text(&into), "--rate", "1m", "--segment-size", "50k"];
+        let copy = ["copy", "--from", &from, "--to", &to, "--rate", "1m"];
+        let mut both = [Process::start(&mut moneta(&dump)), Process::start(&mut moneta(&copy))];
+        let has_segment = || fs::read_dir(into.join("base")).is_ok_and(|base| base.flatten().count() > 1);
+        until("both have begun", || items(&target) > 0 && has_segment());
+        source.signal(Signal::SIGKILL);
+        drop(source);
+        let _source = start();
+        for one in &mut both {
+            let status = one.wait();
+            assert_eq!(status.code(), Some(1), "{name}: {}", one.stderr());
+        }
+        assert!(!into.join("base/DONE").exists(), "{name}");
+    }
 }
 
 #[test]
