@@ -28,11 +28,11 @@ SERVER := $(TARGET)/debug/moneta
 QUICK := $(TARGET)/quick/moneta
 # What `make test` builds and tests: all but RocksDB, which alone compiles for 20 minutes on two cores, and the micro-benchmarks.
 # Not all features: `shuttle` changes what is tested.
-TESTED := --workspace --exclude moneta-rocks --exclude moneta-microbench --features moneta/lmdb,moneta/parquet,moneta/age,moneta/stores,moneta/etcd
+TESTED := --workspace --exclude moneta-rocks --exclude moneta-microbench --features moneta/lmdb,moneta/parquet,moneta/age,moneta/stores,moneta/etcd,moneta/kafka
 # The same with RocksDB. The same packages and features in each command, so that RocksDB is compiled once.
 ENGINES := -p moneta-rocks -p moneta -p moneta-conformance --features moneta/rocks,moneta/lmdb,moneta-conformance/engines
 # What packages have beside the default features: heavy, and so not in `make run`.
-PACKAGED := stores,parquet,age,etcd
+PACKAGED := stores,parquet,age,etcd,kafka
 # What clippy and the documentation cover: RocksDB's crate too, for which RocksDB is compiled.
 LINTED ?= --workspace --all-features
 # What the engines change: the tests of RocksDB's crate, those of options, and the stacks with an engine on a library. The rest
@@ -46,7 +46,7 @@ SCRIPTS := .ci/run $(wildcard scripts/*.sh) fuzz/run.sh deploy/split/run.sh depl
 # $(call needs,FOR): `make setup`, where something is missing.
 needs = @scripts/setup.sh --check $(1) || $(MAKE) --no-print-directory setup FOR="$(1)"
 
-.PHONY: help setup run cluster install release-build deb image release test-packages first-hour docs test-monitoring test-helm build test test-engines test-zones test-regions measure-regions measure-bulk measure-repair test-control measure-fleet test-warm hostile test-mixed test-stores bulk-days test-python test-clients test-tls test-console console-pages test-go test-java lint fuzz crash miri bench microbench
+.PHONY: help setup run cluster install release-build deb image release test-packages first-hour docs test-monitoring test-helm build test test-engines test-zones test-regions measure-regions measure-bulk measure-repair test-control measure-fleet test-warm hostile test-mixed test-stores test-kafka bulk-days test-python test-clients test-tls test-console console-pages test-go test-java lint fuzz crash miri bench microbench
 
 help:
 	@echo 'make setup         install what tests and lint need; FOR=clients for Go and Java. The others call it where something is missing'
@@ -64,6 +64,7 @@ help:
 	@echo 'make hostile       attackers beside good clients of a cluster in network namespaces; a minute'
 	@echo 'make test-mixed    a cluster of this build and of an older one (OLD), which it builds'
 	@echo 'make test-stores   dumps, jobs and rows in object stores: moto and versitygw, also over a bad line; three minutes'
+	@echo 'make test-kafka    regions with a real Kafka between them, whose broker and relays are killed and stopped; two minutes'
 	@echo 'make bulk-days     dump, populate, source and target are killed in turns, for five minutes'
 	@echo 'make test-clients  real clients in Go and Java'
 	@echo 'make test-console  the console in a browser: every page, by keyboard, against axe; half a minute. SHOTS=1 writes docs/console/*.png'
@@ -205,6 +206,11 @@ test-mixed: build
 test-stores: build
 	$(call needs,test stores)
 	MONETA_TEST_MOTO="$$(scripts/tool.sh moto)" MONETA_TEST_VERSITYGW="$$(scripts/tool.sh versitygw)" $(CARGO) test $(TESTED) --test stores --test warm -- --ignored --skip a_replica_is_filled_while --skip a_replica_is_filled_by
+
+# Regions with a topic of Kafka between them; scripts/tool.sh collects the jars.
+test-kafka: build
+	$(call needs,test kafka)
+	MONETA_TEST_KAFKA="$$(scripts/tool.sh kafka)" $(CARGO) test $(TESTED) --test kafka -- --ignored
 
 # Who takes part in moving items by files is killed at random, for five minutes.
 bulk-days: build

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what the named targets of the Makefile need, and nothing that is already there: packages of Debian, and the tools of
 # scripts/tool.sh in a cache folder. Nothing else in this repository installs anything.
-#   scripts/setup.sh [--check] build|test|monitoring|packages|hour|docs|helm|zones|python|stores|tls|clients|console|engines|lint...
+#   scripts/setup.sh [--check] build|test|monitoring|packages|hour|docs|helm|zones|python|stores|kafka|tls|clients|console|engines|lint...
 # With --check nothing is installed; it fails if something is missing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -101,6 +101,11 @@ for target in "${@:-test}"; do
         need_tool moto
         need_tool versitygw
         ;;
+    kafka)
+        need java default-jre-headless
+        need mvn maven
+        need_tool kafka
+        ;;
     engines)
         # RocksDB is compiled, and its C interface read by libclang, wherever the engine `rocks` is built.
         need cc build-essential pkg-config
@@ -115,7 +120,7 @@ for target in "${@:-test}"; do
         need_tool cargo-deny
         ;;
     *)
-        echo "usage: $0 [--check] build|test|monitoring|packages|hour|docs|helm|zones|python|stores|tls|clients|console|engines|lint..." >&2
+        echo "usage: $0 [--check] build|test|monitoring|packages|hour|docs|helm|zones|python|stores|kafka|tls|clients|console|engines|lint..." >&2
         exit 2
         ;;
     esac

@@ -13,7 +13,7 @@ case "${1:-}" in
     shift
     ;;
 esac
-name=${1:?usage: $0 [--check|--install] cargo-deny|typos|python-clients|console-browser|moto|versitygw|mdbook|helm}
+name=${1:?usage: $0 [--check|--install] cargo-deny|typos|python-clients|console-browser|moto|versitygw|mdbook|helm|kafka}
 cache="${XDG_CACHE_HOME:-$HOME/.cache}/moneta"
 
 # environment FOLDER REQUIREMENTS: a Python environment with the packages that a file names
@@ -61,6 +61,16 @@ versitygw)
     is_there() { [ -x "$program" ]; }
     # Its sums are in Go's database of them. A Go that is too old fetches a newer one.
     fetch() { GOTOOLCHAIN=auto GOBIN="${program%/*}" go install "github.com/versity/versitygw/cmd/versitygw@$version"; }
+    ;;
+kafka)
+    # A broker and its tools: the jars that Maven resolves.
+    program="$cache/kafka/jars"
+    is_there() { cmp -s tests/kafka/pom.xml "$cache/kafka/pom.xml"; }
+    fetch() {
+        rm -rf "$cache/kafka"
+        mvn --batch-mode --quiet --file tests/kafka/pom.xml dependency:copy-dependencies -DoutputDirectory="$program"
+        cp tests/kafka/pom.xml "$cache/kafka/"
+    }
     ;;
 mdbook)
     version=0.5.2

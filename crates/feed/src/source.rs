@@ -39,6 +39,28 @@ pub trait Source {
     fn set_rate(&mut self, rate: u64) -> Result<bool, SourceError>;
 }
 
+impl<S: Source + ?Sized> Source for Box<S> {
+    fn begin(&mut self, from: Begin, rate: u64) -> Result<(), SourceError> {
+        (**self).begin(from, rate)
+    }
+
+    fn next(&mut self) -> Result<Next, SourceError> {
+        (**self).next()
+    }
+
+    fn is_ready(&self) -> bool {
+        (**self).is_ready()
+    }
+
+    fn wait(&mut self, bytes: usize) -> Result<(), SourceError> {
+        (**self).wait(bytes)
+    }
+
+    fn set_rate(&mut self, rate: u64) -> Result<bool, SourceError> {
+        (**self).set_rate(rate)
+    }
+}
+
 /// What comes next.
 #[derive(Debug)]
 pub enum Next {

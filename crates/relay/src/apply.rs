@@ -34,11 +34,13 @@ pub enum Refusal {
     NoRoom,
     /// The nodes refuse it again and again for another reason.
     Failed,
+    /// A message of a topic that is none, or of a later format.
+    Unreadable,
 }
 
 impl Refusal {
     /// All of them, in the order of their counters.
-    pub const ALL: [Self; 3] = [Self::TooLarge, Self::NoRoom, Self::Failed];
+    pub const ALL: [Self; 4] = [Self::TooLarge, Self::NoRoom, Self::Failed, Self::Unreadable];
 
     /// Its word in metrics and on pages.
     pub fn word(self) -> &'static str {
@@ -46,6 +48,7 @@ impl Refusal {
             Self::TooLarge => "too_large",
             Self::NoRoom => "no_room",
             Self::Failed => "failed",
+            Self::Unreadable => "unreadable",
         }
     }
 }

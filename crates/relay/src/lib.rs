@@ -17,6 +17,7 @@
 //! | `dated` | changes that know since when they were current |
 //! | `sink`, `worker`, [`apply`] | changes on their way into the cluster |
 //! | [`share`], [`leases`] | which keys a relay carries, where several share them |
+//! | [`topic`], [`message`] | a topic of Kafka between the regions, and what is written in it |
 //! | [`progress`] | how far all this has come, over restarts |
 //! | [`counts`], `metrics`, `page` | what operators see |
 //! | [`probe`] | keys written there and read here |
@@ -26,6 +27,7 @@ pub mod config;
 pub mod counts;
 mod dated;
 pub mod leases;
+pub mod message;
 mod metrics;
 mod page;
 pub mod probe;
@@ -34,6 +36,7 @@ pub mod relay;
 pub mod share;
 mod sink;
 mod stream;
+pub mod topic;
 mod worker;
 
 pub use config::{Mode, RelayConfig};

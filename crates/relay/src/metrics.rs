@@ -102,11 +102,17 @@ pub fn metrics() -> impl Iterator<Item = Metric> {
 }
 
 impl RelayShared {
+    /// Why the topic between the regions does not answer.
+    pub(crate) fn topic_failure(&self) -> Option<String> {
+        self.topic.as_ref().and_then(|topic| topic.failure())
+    }
+
     /// All nodes of a copy are read.
     pub(crate) fn is_up(&self) -> bool {
         let view = self.view.lock();
         // Where others have all shares there is nothing to read.
-        (self.is_leased() || !view.streams.is_empty())
+        self.topic_failure().is_none()
+            && (self.is_leased() || !view.streams.is_empty())
             && view.streams.iter().all(|stream| stream.state.trouble().is_none())
     }
 }
@@ -144,9 +150,15 @@ impl Observed for Relay {
             }
             if view.shares.is_empty() && shared.is_leased() {
                 notes.push("no share is this relay's: others have them".to_owned());
+            } else if view.streams.is_empty() && view.unread.is_none() && shared.is_leased() && shared.topic.is_some() {
+                notes.push("the topic has fewer partitions than there are shares: none is this relay's".to_owned());
             } else if view.streams.is_empty() {
                 unready = true;
-                notes.push("no node of the other region is read".to_owned());
+                notes.push("nothing of the other region is read".to_owned());
+            }
+            if let Some(why) = shared.topic_failure() {
+                unready = true;
+                notes.push(format!("the topic between the regions: {why}"));
             }
             if let Some(why) = &view.unkept {
                 unready = true;

@@ -78,6 +78,9 @@ fn shown(shared: &RelayShared) -> Map<String, Value> {
     page.insert("progress_failure".into(), json!(view.unkept));
     page.insert("shares".into(), view.shares.iter().map(ToString::to_string).collect());
     page.insert("lease_failure".into(), json!(view.unleased));
+    let partitions = shared.topic.as_ref().map(|topic| topic.partitions());
+    page.insert("partitions".into(), json!(partitions));
+    page.insert("topic_failure".into(), json!(shared.topic_failure()));
     drop(view);
     page.insert("whole".into(), shared.whole().into());
     page.insert("lag_ms".into(), json!(u64::try_from(shared.lag().as_millis()).unwrap_or(u64::MAX)));

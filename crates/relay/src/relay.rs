@@ -11,14 +11,14 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use moneta_background::{Run, Task};
 use moneta_cluster::sources::{Guarded, TopologySource};
 use moneta_cluster::{Replica, Topology};
 use moneta_feed::{Begin, Gap, GapCause, Rate};
-use moneta_net::{Address, Outward};
+use moneta_net::Outward;
 use moneta_store::{Clock, Store};
 use parking_lot::Mutex;
 
@@ -28,7 +28,8 @@ use crate::leases::{Carried, LeaseConfig, Leases};
 use crate::probe::Probe;
 use crate::progress::{Kept, Progress, ProgressError};
 use crate::share::Share;
-use crate::stream::{Gaps, StreamStart, StreamState, start};
+use crate::stream::{Gaps, Inlet, StreamStart, StreamState, Target, start};
+use crate::topic::{self, Known, Outlet, Topic};
 use crate::worker::Applier;
 
 /// How often the relay looks after its streams, and how long it waits for a topology meanwhile.
@@ -89,6 +90,8 @@ pub(crate) struct RelayShared {
     pub(crate) gaps: Mutex<VecDeque<Gapped>>,
     /// Up to when all was here at the start of this process; `None`: what it carries is told later.
     pub(crate) whole_at_start: Option<u64>,
+    /// The topic between the regions, if there is one.
+    pub(crate) topic: Option<Arc<Known>>,
     pub(crate) probe: Option<Arc<Probe>>,
 }
 
@@ -102,6 +105,8 @@ pub(crate) struct View {
     pub(crate) unkept: Option<String>,
     /// What is carried.
     pub(crate) shares: Vec<Share>,
+    /// Of what is carried and not read yet: up to when all is here.
+    pub(crate) unread: Option<u64>,
     /// Why no share is asked for.
     pub(crate) unleased: Option<String>,
 }
@@ -111,7 +116,7 @@ pub(crate) struct View {
 pub(crate) struct Shown {
     pub(crate) share: Share,
     pub(crate) slot: String,
-    pub(crate) address: Address,
+    pub(crate) address: String,
     pub(crate) state: Arc<StreamState>,
     rate: Rate,
 }
@@ -119,7 +124,10 @@ pub(crate) struct Shown {
 impl RelayShared {
     /// Up to when all is here, in milliseconds since the Unix epoch. Of what others carry this relay lacks nothing.
     pub(crate) fn whole(&self) -> u64 {
-        let least = least(self.view.lock().streams.iter());
+        let least = {
+            let view = self.view.lock();
+            least(view.streams.iter()).into_iter().chain(view.unread).min()
+        };
         least.or(self.whole_at_start).unwrap_or_else(|| {
             self.clock.refresh();
             self.clock.millis()
@@ -151,14 +159,24 @@ pub enum Sharing {
     Leased(LeaseConfig),
 }
 
+/// Which way changes take.
+pub enum Way {
+    /// From nodes of the other region to the cluster here.
+    Direct(Arc<dyn Store>),
+    /// From nodes of a region into a topic.
+    Into(Arc<dyn Topic>),
+    /// Out of a topic to the cluster here.
+    OutOf(Arc<dyn Topic>, Arc<dyn Store>),
+}
+
 /// What a relay works with.
 pub struct Surroundings {
     /// Which keys are carried.
     pub sharing: Sharing,
     /// Whether a node here lacks something that was acknowledged, which this process alone remembers.
     pub owes: Box<dyn Fn() -> bool + Send>,
-    /// The cluster here.
-    pub store: Arc<dyn Store>,
+    /// Which way changes take.
+    pub way: Way,
     /// How nodes of the other region are reached.
     pub outward: Outward,
     /// The clock of this process.
@@ -180,7 +198,7 @@ impl Relay {
         source: Guarded<Box<dyn TopologySource>>,
         surroundings: Surroundings,
     ) -> Result<Self, RelayError> {
-        let Surroundings { sharing, owes, store, outward, clock, on_gap, probe } = surroundings;
+        let Surroundings { sharing, owes, way, outward, clock, on_gap, probe } = surroundings;
         let known = |name: &&String| topology.replicas.iter().any(|replica| replica.name == **name);
         if let Some(name) = config.copy.as_ref().filter(|name| !known(name)) {
             return Err(RelayError::UnknownCopy(name.clone()));
@@ -198,20 +216,47 @@ impl Relay {
         let counts = Arc::<Counts>::default();
         let closed = Arc::<AtomicBool>::default();
         let (mode, flush) = (config.mode, config.flush);
-        let applier = Applier { store, mode, flush, counts: Arc::clone(&counts), closed: Arc::clone(&closed) };
+        let applier = |store| {
+            let (counts, closed) = (Arc::clone(&counts), Arc::clone(&closed));
+            Target::Cluster(Arc::new(Applier { store, mode, flush, counts, closed }))
+        };
+        let known = Arc::<Known>::default();
+        let (target, inlet) = match way {
+            Way::Direct(store) => (applier(store), None),
+            Way::OutOf(topic, store) => (applier(store), Some(topic)),
+            Way::Into(topic) => {
+                let (region, counts, clock) = (config.region, Arc::clone(&counts), Arc::clone(&clock));
+                let (closed, known) = (Arc::clone(&closed), Arc::clone(&known));
+                let begun = part.as_ref().filter(|part| part.is_first).map_or(0, |part| part.kept.whole);
+                let (anew, whole) = (AtomicU64::new(begun), AtomicU64::new(0));
+                (Target::Topic(Arc::new(Outlet { topic, region, counts, clock, closed, known, anew, whole })), None)
+            }
+        };
+        let outlet = match &target {
+            Target::Topic(outlet) => Some(Arc::clone(outlet)),
+            Target::Cluster(_) => None,
+        };
+        let topic = inlet.clone().or_else(|| outlet.as_ref().map(|outlet| Arc::clone(&outlet.topic)));
         let shared = Arc::new(RelayShared {
             whole_at_start: part.as_ref().map(|part| part.kept.whole),
             config,
             counts,
             clock,
+            topic: topic.as_ref().map(|_| Arc::clone(&known)),
             view: Mutex::default(),
             gaps: Mutex::default(),
             probe,
         });
+        let watch = topic.map(|topic| {
+            moneta_background::start("relay-topic", move |run| topic::watch(run, &*topic, &known, outlet.as_deref()))
+        });
         let gaps = told_of_gaps(&shared, on_gap);
         let mut supervisor = Supervisor {
             shared: Arc::clone(&shared),
-            applier: Arc::new(applier),
+            target,
+            inlet,
+            partitions: 0,
+            watch: watch.transpose()?,
             closed,
             outward,
             gaps,
@@ -298,6 +343,8 @@ struct Part {
     kept: Kept,
     /// `None`: it is kept by the one who keeps its lease.
     progress: Option<Progress>,
+    /// No progress was kept before.
+    is_first: bool,
     /// A gap that ends by then is none.
     needed_at_least: u64,
     /// On the nodes here up to then, whatever becomes of this process.
@@ -315,13 +362,18 @@ impl Part {
         if is_first {
             kept.whole = now.saturating_sub(back).max(1);
         }
-        Self { share, settled: kept.whole, kept, progress, needed_at_least: if is_first { now } else { 0 } }
+        Self { share, settled: kept.whole, kept, progress, is_first, needed_at_least: if is_first { now } else { 0 } }
     }
 }
 
 struct Supervisor {
     shared: Arc<RelayShared>,
-    applier: Arc<Applier>,
+    target: Target,
+    /// The topic that is read in place of nodes, and how many partitions it has; 0: not known.
+    inlet: Option<Arc<dyn Topic>>,
+    partitions: u32,
+    /// What looks after the topic.
+    watch: Option<Task>,
     closed: Arc<AtomicBool>,
     outward: Outward,
     gaps: Gaps,
@@ -349,12 +401,52 @@ impl Supervisor {
             run.sleep(TURN.saturating_sub(from.elapsed()));
             self.leaving.retain(|(_, stream)| !stream.has_ended());
             self.share();
+            self.follow_partitions();
             if let Some(why) = self.failure() {
                 self.switch(&why);
             }
             self.keep();
         }
         self.end();
+    }
+
+    /// Reads all partitions of the topic, where it has more than those that are read.
+    fn follow_partitions(&mut self) {
+        let (Some(known), Some(_)) = (&self.shared.topic, &self.inlet) else { return };
+        let count = known.partitions();
+        if count > self.partitions {
+            self.partitions = count;
+            self.read_again();
+        }
+    }
+
+    /// Begins to read the partitions of a share.
+    fn read_partitions(&mut self, topic: &Arc<dyn Topic>, share: Share) -> std::io::Result<()> {
+        let Some(part) = self.parts.iter().find(|part| part.share == share) else { return Ok(()) };
+        let copy = format!("topic:{}", topic.name());
+        let (config, clock) = (&self.shared.config, &self.shared.clock);
+        let margin = u64::try_from(RelayConfig::MARGIN.as_millis()).unwrap_or(u64::MAX);
+        let mut streams = Vec::new();
+        let of = u32::from(share.of.max(1));
+        for partition in (0..self.partitions).filter(|one| one % of == u32::from(share.number) - 1) {
+            let slot = partition.to_string();
+            let here = part.kept.of(&copy, &slot);
+            // One that came meanwhile is read from its first message on, whenever that was.
+            let is_new = part.kept.copy == copy && !part.kept.slots.contains_key(&slot);
+            let begin = Begin::Since(if is_new { 1 } else { here.saturating_sub(margin) });
+            let (inlet, rate) = (Inlet::Partition(Arc::clone(topic), partition, self.partitions), Rate::default());
+            let needed = here.max(part.needed_at_least);
+            let starting = StreamStart { inlet, begin, needed, watermark: here, rate: rate.clone(), buckets: None };
+            let gaps = Arc::clone(&self.gaps);
+            let state = start(config, &self.target, &self.shared.counts, clock, gaps, starting)?;
+            streams.push(Shown { share, slot, address: topic.name().to_owned(), state, rate });
+        }
+        tracing::info!(topic = topic.name(), partitions = streams.len(), %share, "a topic is read");
+        let mut view = self.shared.view.lock();
+        view.copy = copy;
+        view.streams.extend(streams);
+        view.shares = self.parts.iter().map(|part| part.share).collect();
+        Ok(())
     }
 
     /// Begins to read all nodes of the copy, for all shares.
@@ -369,6 +461,9 @@ impl Supervisor {
 
     /// Begins to read all nodes of the copy, for a share.
     fn read(&mut self, share: Share) -> std::io::Result<()> {
+        if let Some(topic) = self.inlet.clone() {
+            return self.read_partitions(&topic, share);
+        }
         let replica = self.topology.replicas.iter().find(|replica| replica.name == self.copy);
         let part = self.parts.iter().find(|part| part.share == share);
         let (Some(replica), Some(part)) = (replica, part) else { return Ok(()) };
@@ -379,15 +474,16 @@ impl Supervisor {
             let here = part.kept.of(&replica.name, &node.slot);
             let rate = Rate::of(config.rate.get());
             let starting = StreamStart {
-                endpoint: self.outward.to(node.address.clone()).patient(SILENCE),
+                inlet: Inlet::Node(self.outward.to(node.address.clone()).patient(SILENCE)),
                 begin: Begin::Since(here.saturating_sub(margin)),
                 needed: here.max(part.needed_at_least),
                 watermark: here,
                 rate: rate.clone(),
                 buckets: share.buckets(),
             };
-            let state = start(config, &self.applier, clock, Arc::clone(&self.gaps), starting)?;
-            streams.push(Shown { share, slot: node.slot.clone(), address: node.address.clone(), state, rate });
+            let gaps = Arc::clone(&self.gaps);
+            let state = start(config, &self.target, &self.shared.counts, clock, gaps, starting)?;
+            streams.push(Shown { share, slot: node.slot.clone(), address: node.address.to_string(), state, rate });
         }
         tracing::info!(copy = replica.name, nodes = streams.len(), %share, "a copy of the other region is read");
         let (copy, epoch) = (replica.name.clone(), self.topology.epoch);
@@ -472,7 +568,7 @@ impl Supervisor {
         tracing::info!(epoch = topology.epoch, "the other region has another topology");
         self.topology = topology;
         self.shared.view.lock().epoch = self.topology.epoch;
-        if is_same {
+        if is_same || self.inlet.is_some() {
             return;
         }
         match choose(&self.topology, &self.copy).map(|replica| replica.name.clone()) {
@@ -489,6 +585,9 @@ impl Supervisor {
 
     /// Why the copy is not read, if that has been so for too long.
     fn failure(&self) -> Option<String> {
+        if self.inlet.is_some() {
+            return None;
+        }
         let view = self.shared.view.lock();
         let patience = self.shared.config.patience;
         view.streams.iter().find_map(|stream| {
@@ -521,6 +620,15 @@ impl Supervisor {
 
     fn keep(&mut self) {
         self.note();
+        let whole = self.parts.iter().map(|part| part.kept.whole).min();
+        self.shared.view.lock().unread = whole.filter(|_| self.inlet.is_some() && self.partitions == 0);
+        if let Target::Topic(outlet) = &self.target {
+            outlet.whole.store(whole.unwrap_or(0), Ordering::Release);
+            if outlet.anew.load(Ordering::Acquire) > 0 {
+                // Once progress is kept, a later start takes nothing for missing.
+                return;
+            }
+        }
         // Asked after it is known how far they are: what is owed for a change is known when the change has ended, or soon after, for
         // which the margin makes up.
         let is_settled = !(self.owes)();
@@ -542,6 +650,7 @@ impl Supervisor {
 
     fn end(&mut self) {
         self.closed.store(true, Ordering::Relaxed);
+        self.watch.iter().for_each(Task::stop);
         let view: Vec<Shown> = self.shared.view.lock().streams.clone();
         view.iter().for_each(|stream| stream.state.stop());
         let from = Instant::now();

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use moneta_feed::{
-    Begin, Buckets, Change, Codec, Gap, Mark, NodeSource, Owner, Pump, PumpError, RELAY_READER, Rate, Request,
-    Settings, SinkError, Source, Wanted,
+    Begin, Buckets, Change, Codec, Filter, Gap, Mark, NodeSource, Owner, Pump, PumpError, RELAY_READER, Rate, Request,
+    Settings, Sink, SinkError, Source, Wanted,
 };
 use moneta_net::Endpoint;
 use moneta_store::{Clock, Version};
@@ -18,6 +18,7 @@ use crate::config::{Mode, RelayConfig};
 use crate::counts::{Counts, add};
 use crate::dated::Dated;
 use crate::sink::RelaySink;
+use crate::topic::{Outlet, Topic, TopicSink, TopicSource};
 use crate::worker::Applier;
 
 /// Pause before a node or a cluster that fails is asked again.
@@ -32,9 +33,26 @@ const BATCH_BYTES: usize = 512 << 10;
 /// What becomes of gaps: called with the moment since which all was here, and the gap.
 pub(crate) type Gaps = Arc<dyn Fn(u64, Gap) + Send + Sync>;
 
-/// What is read of a node, and from where.
+/// What tells the changes.
+pub(crate) enum Inlet {
+    /// A node of the other region.
+    Node(Endpoint),
+    /// A partition of a topic, of so many.
+    Partition(Arc<dyn Topic>, u32, u32),
+}
+
+/// What takes them.
+#[derive(Clone)]
+pub(crate) enum Target {
+    /// The cluster here.
+    Cluster(Arc<Applier>),
+    /// A topic.
+    Topic(Arc<Outlet>),
+}
+
+/// What is read, and from where.
 pub(crate) struct StreamStart {
-    pub(crate) endpoint: Endpoint,
+    pub(crate) inlet: Inlet,
     pub(crate) begin: Begin,
     /// All was told until then, or need not be: a gap that ends by then is none.
     pub(crate) needed: u64,
@@ -99,7 +117,8 @@ impl StreamState {
 /// Begins to read a node.
 pub(crate) fn start(
     config: &RelayConfig,
-    applier: &Arc<Applier>,
+    target: &Target,
+    counts: &Arc<Counts>,
     clock: &Arc<Clock>,
     gaps: Gaps,
     start: StreamStart,
@@ -119,16 +138,36 @@ pub(crate) fn start(
         ..Request::default()
     };
     let began = Arc::<AtomicU64>::default();
-    let source = NodeSource::new(start.endpoint.clone(), request, config.value_max).of_region(config.region);
+    // Nodes filter themselves.
+    let (mut node, mut filter): (_, Option<Filter>) = (String::new(), None);
+    let source: Box<dyn Source + Send> = match &start.inlet {
+        Inlet::Node(endpoint) => {
+            node = endpoint.address.to_string();
+            Box::new(NodeSource::new(endpoint.clone(), request, config.value_max).of_region(config.region))
+        }
+        Inlet::Partition(topic, partition, partitions) => {
+            node.push_str(&format!("{}/{partition}", topic.name()));
+            let prefix = config.prefix.clone();
+            filter = (!prefix.is_empty()).then(|| Arc::new(move |key: &[u8]| key.starts_with(&prefix)) as Filter);
+            let limits = (config.region, config.value_max);
+            let (topic, counts) = (Arc::clone(topic), Arc::clone(counts));
+            Box::new(TopicSource::new(topic, (*partition, *partitions), limits, counts, Arc::clone(clock)))
+        }
+    };
     let source = Dated::new(source, Arc::clone(clock), Arc::clone(&began));
-    let (state_of, applier, workers) = (Arc::clone(&state), Arc::clone(applier), config.workers);
+    let (target, workers) = (target.clone(), config.workers);
+    let (state_of, counts) = (Arc::clone(&state), Arc::clone(counts));
     moneta_background::start("relay-read", move |_| {
         let ended = Ended(Arc::clone(&state_of));
-        match RelaySink::start(Arc::clone(&applier), workers, began) {
-            Ok(sink) => read(source, sink, start, &applier.counts, &state_of, gaps),
-            Err(error) => {
-                state_of.fails(&format!("no threads to write with: {error}"));
-            }
+        let reading = Reading { node, state: Arc::clone(&state_of), counts, gaps, is_told: false };
+        match target {
+            Target::Topic(outlet) => read(source, TopicSink(outlet), start, filter, reading),
+            Target::Cluster(applier) => match RelaySink::start(applier, workers, began) {
+                Ok(sink) => read(source, sink, start, filter, reading),
+                Err(error) => {
+                    state_of.fails(&format!("no threads to write with: {error}"));
+                }
+            },
         }
         drop(ended);
     })?;
@@ -150,27 +189,18 @@ fn name(config: &RelayConfig) -> String {
     format!("{RELAY_READER}:{app}")
 }
 
-fn read(
-    source: impl Source,
-    sink: RelaySink,
-    start: StreamStart,
-    counts: &Arc<Counts>,
-    state: &Arc<StreamState>,
-    gaps: Gaps,
-) {
+fn read(source: impl Source, sink: impl Sink, start: StreamStart, filter: Option<Filter>, mut reading: Reading) {
     let settings = Settings {
         batch: BATCH,
         batch_bytes: BATCH_BYTES,
         follows: true,
-        filter: None,
+        filter,
         needed: start.needed,
         margin: u64::try_from(RelayConfig::MARGIN.as_millis()).ok(),
         large: None,
         large_bytes: usize::MAX,
     };
     let mut pump = Pump::new(source, sink, settings, start.rate, start.begin, start.watermark);
-    let node = start.endpoint.address.to_string();
-    let mut reading = Reading { node, state: Arc::clone(state), counts: Arc::clone(counts), gaps, is_told: false };
     // Why it ends it has told.
     let _ = pump.run(&mut reading);
 }
@@ -185,7 +215,7 @@ struct Reading {
     is_told: bool,
 }
 
-impl Owner<RelaySink> for Reading {
+impl<K: Sink> Owner<K> for Reading {
     fn is_over(&self) -> bool {
         self.state.is_stopped()
     }
@@ -200,7 +230,7 @@ impl Owner<RelaySink> for Reading {
         tracing::info!(node = self.node, until, "a node of the other region was killed, and lost what it took last");
     }
 
-    fn reached(&mut self, mark: &Mark, _: &mut RelaySink) -> Result<(), PumpError> {
+    fn reached(&mut self, mark: &Mark, _: &mut K) -> Result<(), PumpError> {
         // Of one that was told to end another stream may have taken the place.
         if !self.state.is_stopped() {
             self.state.watermark.fetch_max(mark.watermark, Ordering::Relaxed);

@@ -21,18 +21,20 @@ use moneta_process::desk::About;
 use moneta_process::runner::Beginning;
 use moneta_process::startup::Startup;
 use moneta_relay::probe::Probe;
-use moneta_relay::relay::Surroundings;
+use moneta_relay::relay::{Surroundings, Way};
+use moneta_relay::topic::Topic;
 use moneta_relay::{LeaseConfig, OnGap, Relay, RelayConfig, Sharing};
 use moneta_remote::ValueMemory;
 use moneta_store::{Clock, KeyHash, Origin as Writer, Store, component};
 
 use self::registered::{LEAVE_WITHIN, Registered};
 use crate::admin_access;
+use crate::options::kinds::topic::Place;
 use crate::options::kinds::topology::Source;
 use crate::options::misspelt;
 use crate::options::of_relay::{
     self, ADMIN, BACK, COMPRESS, COPY, FLUSH, FROM, FROM_CONTROL, LAG_MAX, MODE, PATIENCE, PREFIX, PROBE, RATE, REGION,
-    REPAIR, SHARE, SHARES, STATE_DIR, TO, VALUE_MAX, WORKERS,
+    REPAIR, SHARE, SHARES, STATE_DIR, THROUGH, TO, VALUE_MAX, WORKERS,
 };
 use crate::options::sections::cluster::WRITER_ID;
 use crate::options::sections::control::{CONTROL, ENV};
@@ -78,16 +80,19 @@ pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     let outward = outward::of(&options, tls.as_ref())?;
     let clock = Arc::new(Clock::system());
     let regions = Regions::open(&options, &outward, &clock)?;
-    let here = regions.here.clone();
-    process.at_end("cluster", CLOSE_WITHIN, move || component::close(&here));
-    let store: Arc<dyn Store> = Arc::new(regions.here.clone());
+    if let Some(here) = regions.here.clone() {
+        process.at_end("cluster", CLOSE_WITHIN, move || component::close(&here));
+    }
+    let store = regions.here.clone().map(|here| Arc::new(here) as Arc<dyn Store>);
     let control = Plane::open(&options, &outward)?;
-    let probe = regions.there.as_ref().map(|there| {
+    let probe = regions.there.as_ref().zip(store.as_ref()).map(|(there, store)| {
         let there: Arc<dyn Store> = Arc::new(there.clone());
-        Probe::start(there, Arc::clone(&store), &regions.name)
+        Probe::start(there, Arc::clone(store), &regions.name)
     });
     let probe = probe.transpose().context("no thread for the probe")?;
-    let repairs = options.get(&REPAIR).then(|| gaps::Repairs::start(&options, &outward, &clock)).transpose()?;
+    let repairs = (options.get(&REPAIR) && store.is_some())
+        .then(|| gaps::Repairs::start(&options, &outward, &clock))
+        .transpose()?;
     let of_gaps = repairs.clone();
     let on_gap: OnGap = Arc::new(move |gap| of_gaps.iter().for_each(|repairs| repairs.gap(gap)));
     let leased = control.as_ref().filter(|_| options.get(&SHARES) > 1).map(|Plane { control, identity }| LeaseConfig {
@@ -99,8 +104,9 @@ pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     });
     let sharing = leased.map_or_else(|| Sharing::Own(options.get(&SHARE)), Sharing::Leased);
     let of_nodes = regions.here.clone();
-    let owes = Box::new(move || of_nodes.owes());
-    let surroundings = Surroundings { sharing, owes, store, outward, clock, on_gap, probe: probe.clone() };
+    let owes = Box::new(move || of_nodes.as_ref().is_some_and(Cluster::owes));
+    let way = way(&options, store)?;
+    let surroundings = Surroundings { sharing, owes, way, outward, clock, on_gap, probe: probe.clone() };
     let relay = Relay::start(config(&options)?, regions.topology, regions.source, surroundings)?;
     let relay = Arc::new(relay);
     let closing = (Arc::clone(&relay), probe, regions.there, repairs.clone());
@@ -118,7 +124,9 @@ pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     if let Some(repairs) = repairs {
         process.desk().show(repairs as _, []);
     }
-    process.desk().show(Arc::new(OfCluster(regions.here)) as _, []);
+    if let Some(here) = regions.here {
+        process.desk().show(Arc::new(OfCluster(here)) as _, []);
+    }
     if let Some(Plane { control, identity }) = control {
         let registered = Registered::start(&options, control, &identity, process.desk(), &relay)?;
         process.desk().show(Arc::clone(&registered) as _, []);
@@ -128,6 +136,27 @@ pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
         });
     }
     process.run(|desk| greet(&options, desk.address()))
+}
+
+/// Which way changes take.
+fn way(options: &Values, store: Option<Arc<dyn Store>>) -> anyhow::Result<Way> {
+    Ok(match (options.get(&THROUGH), store) {
+        (Some(place), Some(store)) => Way::OutOf(topic(place, options)?, store),
+        (Some(place), None) => Way::Into(topic(place, options)?),
+        (None, Some(store)) => Way::Direct(store),
+        (None, None) => return Err(anyhow!("to: there is no target")),
+    })
+}
+
+#[cfg(feature = "kafka")]
+fn topic(Place { brokers, topic }: Place, options: &Values) -> anyhow::Result<Arc<dyn Topic>> {
+    let place = moneta_kafka::Place { brokers, topic };
+    Ok(Arc::new(moneta_kafka::Kafka::new(place, options.get(&COMPRESS)).context("no thread for Kafka")?))
+}
+
+#[cfg(not(feature = "kafka"))]
+fn topic(_: Place, _: &Values) -> anyhow::Result<Arc<dyn Topic>> {
+    Err(anyhow!("through: this build has no Kafka"))
 }
 
 /// The control plane here, and who the relay is there.
@@ -154,8 +183,8 @@ impl Plane {
 
 /// Both regions as they are reached from here.
 struct Regions {
-    /// The cluster here.
-    here: Cluster,
+    /// The cluster here; `None`: changes go into a topic.
+    here: Option<Cluster>,
     /// That of the other region, where keys are written by the probe.
     there: Option<Cluster>,
     /// A name for the probe's keys.
@@ -166,7 +195,7 @@ struct Regions {
 
 impl Regions {
     fn open(options: &Values, outward: &Outward, clock: &Arc<Clock>) -> anyhow::Result<Self> {
-        let (from, to) = (options.get(&FROM).context("it has a source")?, options.get(&TO).context("it has a target")?);
+        let (from, to) = (options.get(&FROM).context("it has a source")?, options.get(&TO));
         let folder = options.get(&STATE_DIR).context("it has a folder")?;
         std::fs::create_dir_all(&folder)
             .with_context(|| format!("state_dir: `{}` cannot be made", folder.display()))?;
@@ -185,10 +214,10 @@ impl Regions {
             clock: Arc::clone(clock),
         };
         let own = options.get(&WRITER_ID).unwrap_or_default();
-        let here = {
+        let here = to.map(|to| {
             let parts = parts(&app, Writer::new(region, own), &format!("{app}.to.topology.toml"));
-            proxy::cluster_of(&with_values(options), here(&to)?, parts).context("to")?
-        };
+            proxy::cluster_of(&with_values(options), here(&to)?, parts).context("to")
+        });
         let kept = folder.join(format!("{app}.from-{region}.topology.toml"));
         let mut followed = Guarded::new(there(&from)?, GuardConfig { kept: Some(kept), ..GuardConfig::default() });
         let topology = followed.first(proxy::FIRST).context("from: there is no topology")?;
@@ -201,7 +230,7 @@ impl Regions {
             proxy::cluster_of(&without_hints(options), there(&from)?, parts).context("from")
         });
         let name = format!("{app}.{region}.{:08x}", getrandom::u32().context("the system has no randomness")?);
-        Ok(Self { here, there: there.transpose()?, name, topology, source: followed })
+        Ok(Self { here: here.transpose()?, there: there.transpose()?, name, topology, source: followed })
     }
 }
 

@@ -22,6 +22,7 @@ use moneta_relay::{Mode, Share};
 use crate::options::contradictions::is_loopback;
 use crate::options::kinds::control::ControlUrls;
 use crate::options::kinds::share::KeyShare;
+use crate::options::kinds::topic::TopicPlace;
 use crate::options::kinds::topology::{Source, TopologySource};
 use crate::options::sections::access::{AUDIT_LOG, USERS};
 use crate::options::sections::cluster::{MAX_CLOCK_SKEW, WRITER_ID};
@@ -44,7 +45,12 @@ section! {
 
     /// Where it is said which nodes this region has, to which what is read is written.
     TO: TopologySource = Opt::new("to", TopologySource, || None).example("\"eu-west.toml\"")
-        .when("Always: there is no default.");
+        .when("Always, but where what is read goes into a topic.");
+
+    /// A topic of Kafka between the regions, as kafka:HOST:PORT,HOST:PORT/TOPIC. Without to, what is read from the nodes of from is
+    /// written to it; with to, it is read in place of these nodes. Builds without the feature kafka refuse it.
+    THROUGH: TopicPlace = Opt::new("through", TopicPlace, || None).example("\"kafka:10.0.0.1:9092/sessions\"")
+        .when("Where the regions have Kafka between them, or others are to read the changes as JSON.");
 
     /// The number of the other region: the region_id of its nodes and proxies. What was written there is carried; what came there
     /// from other regions is not.
@@ -210,8 +216,28 @@ pub fn resolve(matches: &ArgMatches, environment: impl Fn(&str) -> Option<OsStri
     if values.get(&FROM).is_none() {
         refusals.push(values.refuse(&FROM, "the topology of the other region"));
     }
-    if values.get(&TO).is_none() {
+    let has_topic = values.get(&THROUGH).is_some();
+    let writes_topic = has_topic && values.get(&TO).is_none();
+    if values.get(&TO).is_none() && !has_topic {
         refusals.push(values.refuse(&TO, "the topology of this region"));
+    }
+    if has_topic && !cfg!(feature = "kafka") {
+        refusals.push(values.refuse(&THROUGH, "nothing: this build has no Kafka"));
+    }
+    if writes_topic && values.get(&SHARES) > 1 {
+        refusals.push(values.refuse(&SHARES, "1, where a topic is written: its marks are of all keys"));
+    }
+    if writes_topic && !values.get(&SHARE).is_all() {
+        refusals.push(values.refuse(&SHARE, "all, where a topic is written: its marks are of all keys"));
+    }
+    if writes_topic && values.get(&MODE) != Mode::Full {
+        refusals.push(values.refuse(&MODE, "full, where a topic is written: who reads it has a mode of its own"));
+    }
+    if writes_topic && values.get(&PROBE) {
+        refusals.push(values.refuse(&PROBE, "off, where a topic is written: there is no cluster to read from"));
+    }
+    if has_topic && !writes_topic && values.get(&RATE) > 0 {
+        refusals.push(values.refuse(&RATE, "0, where a topic is read: its brokers have quotas"));
     }
     if values.written(REGION.about().key).is_none() {
         refusals.push(values.refuse(&REGION, "given: the region_id of the other region's nodes and proxies"));

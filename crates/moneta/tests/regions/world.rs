@@ -203,13 +203,20 @@ impl World {
 
     /// The same, one of several, each with folders of its own.
     pub fn relay_as(&self, name: &str, from: usize, more: &[&str]) -> RelayProcess {
-        let (source, target) = (self.regions[from].id, self.regions[1 - from].id);
-        let (outside, inside) =
-            (self.path(&format!("outside-{source}.toml")), self.path(&format!("inside-{target}.toml")));
-        let (state, region) = (self.path(&format!("state-{target}{name}")), source.to_string());
-        let hints = self.path(&format!("relay-hints-{target}{name}"));
-        let arguments = ["--from", &outside, "--to", &inside, "--region", &region, "--state-dir", &state];
-        let others = ["--admin", "127.0.0.1:0", "--patience", "2", "--hint-dir", &hints, "--node-timeout", "2s"];
+        let target = self.regions[1 - from].id;
+        let (inside, hints) =
+            (self.path(&format!("inside-{target}.toml")), self.path(&format!("relay-hints-{target}{name}")));
+        let to = ["--to", &inside, "--hint-dir", &hints, "--node-timeout", "2s"];
+        self.relay_with(&format!("{target}{name}"), from, &[&to, more].concat())
+    }
+
+    /// One that reads the nodes of a region, or a topic of it, and writes into a topic, or as it is told.
+    pub fn relay_with(&self, name: &str, from: usize, more: &[&str]) -> RelayProcess {
+        let source = self.regions[from].id;
+        let (outside, state) = (self.path(&format!("outside-{source}.toml")), self.path(&format!("state-{name}")));
+        let region = source.to_string();
+        let arguments = ["--from", &outside, "--region", &region, "--state-dir", &state];
+        let others = ["--admin", "127.0.0.1:0", "--patience", "2"];
         let process = Process::start(moneta(&["relay"]).args(arguments).args(others).args(more));
         process.until_it_says("admin HTTP listening");
         let log = process.stderr();

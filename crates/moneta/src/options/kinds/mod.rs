@@ -6,5 +6,6 @@ pub mod pem;
 pub mod promotion;
 pub mod share;
 pub mod tier;
+pub mod topic;
 pub mod topology;
 pub mod words;
