@@ -1,7 +1,8 @@
 //! Places for connections. Each kind of page has places apart from the others, so that many connections of one kind leave the
 //! others theirs; where all places of a kind are taken, the address with the most of them gives one up to an address with fewer.
 
-use std::collections::HashMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -14,25 +15,33 @@ use crate::tally::Tally;
 /// A connection in a place.
 #[derive(Debug)]
 struct Seated {
-    id: u64,
     address: IpAddr,
     places: Places,
+    /// When it took the place: a number that grows with each that is taken.
+    turn: u64,
     task: Option<AbortHandle>,
 }
 
+/// The connections in places of one kind.
+#[derive(Debug, Default)]
+struct Kind {
+    count: usize,
+    /// By address, in the order in which they took their places: turn and number. None is empty.
+    of_addresses: HashMap<IpAddr, BTreeMap<u64, u64>>,
+}
+
+/// Each step looks up what it is about, however many connections there are; only where a kind is full are its addresses gone through.
 #[derive(Debug, Default)]
 struct PlacesState {
     next: u64,
-    /// In the order in which they took the places they have.
-    seated: Vec<Seated>,
-    /// How many of them are of an address, by kind of place; none is 0.
-    of_addresses: HashMap<(Places, IpAddr), usize>,
+    /// By number.
+    seated: HashMap<u64, Seated>,
+    kinds: HashMap<Places, Kind>,
 }
 
 /// All places of an admin side.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Hall {
-    // Held for a look at a list that is as long as there are connections.
     state: Arc<Mutex<PlacesState>>,
     limits: Arc<Limits>,
     tally: Arc<Tally>,
@@ -62,23 +71,22 @@ impl Hall {
         {
             self.give_up(&mut state, Places::Arriving, busiest);
         }
-        let id = state.next;
-        state.next += 1;
-        state.seat(Seated { id, address, places: Places::Arriving, task: None });
+        let id = state.turn();
+        state.seat(id, address, Places::Arriving, None);
         Seat { hall: self.clone(), id }
     }
 
     /// The task of the connection `id`, to be ended when its place is given to another.
     pub(crate) fn attach(&self, id: u64, task: AbortHandle) {
-        if let Some(seated) = self.state.lock().seated.iter_mut().find(|seated| seated.id == id) {
+        if let Some(seated) = self.state.lock().seated.get_mut(&id) {
             seated.task = Some(task);
         }
     }
 
     /// Ends the oldest connection of `address` in `places`.
     fn give_up(&self, state: &mut PlacesState, places: Places, address: IpAddr) {
-        let oldest = state.seated.iter().position(|seated| seated.places == places && seated.address == address);
-        if let Some(task) = oldest.and_then(|oldest| state.unseat(oldest).task) {
+        let oldest = state.of(places, address).and_then(|taken| taken.values().next().copied());
+        if let Some(task) = oldest.and_then(|oldest| state.unseat(oldest)?.task) {
             task.abort();
         }
         self.tally.count_turned_away();
@@ -86,36 +94,49 @@ impl Hall {
 }
 
 impl PlacesState {
-    fn seat(&mut self, seated: Seated) {
-        *self.of_addresses.entry((seated.places, seated.address)).or_default() += 1;
-        self.seated.push(seated);
+    /// A number that no other has.
+    fn turn(&mut self) -> u64 {
+        self.next += 1;
+        self.next
     }
 
-    fn unseat(&mut self, index: usize) -> Seated {
-        let seated = self.seated.remove(index);
-        let of = (seated.places, seated.address);
-        if let Some(count) = self.of_addresses.get_mut(&of) {
-            *count -= 1;
-            if *count == 0 {
-                self.of_addresses.remove(&of);
-            }
+    fn seat(&mut self, id: u64, address: IpAddr, places: Places, task: Option<AbortHandle>) {
+        let turn = self.turn();
+        let kind = self.kinds.entry(places).or_default();
+        kind.count += 1;
+        kind.of_addresses.entry(address).or_default().insert(turn, id);
+        self.seated.insert(id, Seated { address, places, turn, task });
+    }
+
+    fn unseat(&mut self, id: u64) -> Option<Seated> {
+        let seated = self.seated.remove(&id)?;
+        let kind = self.kinds.get_mut(&seated.places)?;
+        kind.count -= 1;
+        let taken = kind.of_addresses.get_mut(&seated.address)?;
+        taken.remove(&seated.turn);
+        if taken.is_empty() {
+            kind.of_addresses.remove(&seated.address);
         }
-        seated
+        Some(seated)
+    }
+
+    fn of(&self, places: Places, address: IpAddr) -> Option<&BTreeMap<u64, u64>> {
+        self.kinds.get(&places)?.of_addresses.get(&address)
     }
 
     fn count(&self, places: Places) -> usize {
-        self.of_addresses.iter().filter(|((known, _), _)| *known == places).map(|(_, count)| count).sum()
+        self.kinds.get(&places).map_or(0, |kind| kind.count)
     }
 
     fn count_of(&self, places: Places, address: IpAddr) -> usize {
-        self.of_addresses.get(&(places, address)).copied().unwrap_or(0)
+        self.of(places, address).map_or(0, BTreeMap::len)
     }
 
     /// The address with the most of these places, and how many it has; of several the one that has had its oldest for longest.
     fn busiest(&self, places: Places) -> Option<(IpAddr, usize)> {
-        let of = |seated: &Seated| (seated.address, self.count_of(places, seated.address));
-        let all = self.seated.iter().filter(|seated| seated.places == places).map(of);
-        all.reduce(|most, other| if other.1 > most.1 { other } else { most })
+        let all = self.kinds.get(&places)?.of_addresses.iter();
+        let most = all.max_by_key(|(_, taken)| (taken.len(), Reverse(taken.keys().next().copied())));
+        most.map(|(address, taken)| (*address, taken.len()))
     }
 }
 
@@ -129,8 +150,8 @@ impl Seat {
     /// of them than this one would have.
     pub(crate) fn take(&self, places: Places) -> bool {
         let mut state = self.hall.state.lock();
-        let Some(now) = state.seated.iter().position(|seated| seated.id == self.id) else { return false };
-        let ours = state.count_of(places, state.seated[now].address);
+        let Some(address) = state.seated.get(&self.id).map(|seated| seated.address) else { return false };
+        let ours = state.count_of(places, address);
         if ours >= self.hall.limits.per_address {
             self.hall.tally.count_turned_away();
             return false;
@@ -144,10 +165,8 @@ impl Seat {
                 }
             }
         }
-        // Its index may have changed.
-        if let Some(now) = state.seated.iter().position(|seated| seated.id == self.id) {
-            let seated = state.unseat(now);
-            state.seat(Seated { places, ..seated });
+        if let Some(Seated { task, .. }) = state.unseat(self.id) {
+            state.seat(self.id, address, places, task);
         }
         true
     }
@@ -155,10 +174,7 @@ impl Seat {
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        let mut state = self.hall.state.lock();
-        if let Some(now) = state.seated.iter().position(|seated| seated.id == self.id) {
-            state.unseat(now);
-        }
+        self.hall.state.lock().unseat(self.id);
     }
 }
 
@@ -189,7 +205,7 @@ mod tests {
     }
 
     fn holds(hall: &Hall, seat: &Seat) -> bool {
-        hall.state.lock().seated.iter().any(|seated| seated.id == seat.id)
+        hall.state.lock().seated.contains_key(&seat.id)
     }
 
     #[test]
@@ -217,7 +233,9 @@ mod tests {
         assert_eq!(flood.iter().filter(|seat| holds(&hall, seat)).count(), hall.limits.places(Places::Arriving) - 1);
         drop((slow, flood));
         let state = hall.state.lock();
-        assert!(state.seated.is_empty() && state.of_addresses.is_empty());
+        assert!(
+            state.seated.is_empty() && state.kinds.values().all(|kind| kind.count == 0 && kind.of_addresses.is_empty())
+        );
     }
 
     #[test]
