@@ -9,6 +9,8 @@ CRASH_ROUNDS ?= 50
 HOSTILE_SECONDS ?= 4
 # The build that `make test-mixed` puts beside this one.
 OLD ?= 9d43525
+# The build whose control plane, nodes and proxies `make test-mixed-control` puts beside those of this one.
+OLD_CONTROL ?= 273a893a
 # Where `make run` keeps items, and how much of it.
 FLASH ?= data:1g
 # What `make setup` installs what is needed for: build, test, python, engines, lint, clients, console.
@@ -46,7 +48,7 @@ SCRIPTS := .ci/run $(wildcard scripts/*.sh) fuzz/run.sh deploy/split/run.sh depl
 # $(call needs,FOR): `make setup`, where something is missing.
 needs = @scripts/setup.sh --check $(1) || $(MAKE) --no-print-directory setup FOR="$(1)"
 
-.PHONY: help setup run cluster install release-build deb image release test-packages first-hour docs test-monitoring test-helm build test test-engines test-zones test-regions measure-regions measure-bulk measure-repair test-control measure-fleet test-warm hostile test-mixed test-stores test-kafka bulk-days test-python test-clients test-tls test-console console-pages test-go test-java lint fuzz crash miri bench microbench
+.PHONY: help setup run cluster install release-build deb image release test-packages first-hour docs test-monitoring test-helm build test test-engines test-zones test-regions measure-regions measure-bulk measure-repair test-control measure-fleet test-warm hostile test-mixed test-mixed-control test-stores test-kafka bulk-days test-python test-clients test-tls test-console console-pages test-go test-java lint fuzz crash miri bench microbench
 
 help:
 	@echo 'make setup         install what tests and lint need; FOR=clients for Go and Java. The others call it where something is missing'
@@ -63,6 +65,7 @@ help:
 	@echo 'make test-warm     replicas filled by jobs whose workers, sources and control plane are killed; a million rows; some minutes'
 	@echo 'make hostile       attackers beside good clients of a cluster in network namespaces; a minute'
 	@echo 'make test-mixed    a cluster of this build and of an older one (OLD), which it builds'
+	@echo 'make test-mixed-control  a control plane, nodes and proxies of this build and of an older one (OLD_CONTROL)'
 	@echo 'make test-stores   dumps, jobs and rows in object stores: moto and versitygw, also over a bad line; three minutes'
 	@echo 'make test-kafka    regions with a real Kafka between them, whose broker and relays are killed and stopped; two minutes'
 	@echo 'make bulk-days     dump, populate, source and target are killed in turns, for five minutes'
@@ -200,7 +203,11 @@ hostile: build
 
 # A cluster with processes of an older build among its own. OLD: the commit that it is built from.
 test-mixed: build
-	MONETA_OLD_BIN="$$(scripts/old-build.sh $(OLD))" $(CARGO) test $(TESTED) --test mixed -- --ignored --nocapture
+	MONETA_OLD_BIN="$$(scripts/old-build.sh $(OLD))" $(CARGO) test $(TESTED) --test mixed -- --ignored --nocapture --skip control_planes
+
+# A control plane, nodes and proxies, each of this build and of an older one. OLD_CONTROL: the commit that that is built from.
+test-mixed-control: build
+	MONETA_OLD_BIN="$$(scripts/old-build.sh $(OLD_CONTROL))" $(CARGO) test $(TESTED) --test mixed -- --ignored --nocapture control_planes
 
 # Dumps in object stores: a model of S3 and a real server, which scripts/tool.sh installs.
 test-stores: build

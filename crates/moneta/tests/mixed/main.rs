@@ -10,6 +10,7 @@
 mod client;
 #[path = "../common/mod.rs"]
 mod common;
+mod plane;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -34,6 +35,22 @@ const PREFIXES: [&str; PROXIES] = ["x", "y"];
 enum Build {
     Old,
     New,
+}
+
+/// A command of a build, without the test's environment.
+fn command(old: &Path, build: Build, verb: &str) -> Command {
+    let new = moneta(&[verb]);
+    match build {
+        Build::New => new,
+        Build::Old => {
+            let mut command = Command::new(old);
+            command.arg(verb);
+            for (name, _) in new.get_envs() {
+                command.env_remove(name);
+            }
+            command
+        }
+    }
 }
 
 struct Fleet {
@@ -63,26 +80,10 @@ impl Fleet {
         self.folder.path().join("topology.toml")
     }
 
-    /// A command of a build, without the test's environment.
-    fn command(&self, build: Build, verb: &str) -> Command {
-        let new = moneta(&[verb]);
-        match build {
-            Build::New => new,
-            Build::Old => {
-                let mut command = Command::new(&self.old);
-                command.arg(verb);
-                for (name, _) in new.get_envs() {
-                    command.env_remove(name);
-                }
-                command
-            }
-        }
-    }
-
     fn run_node(&mut self, number: usize, build: Build) {
         let tier = self.folder.path().join(format!("ssd-{number}"));
         std::fs::create_dir_all(&tier).expect("a folder");
-        let mut command = self.command(build, "serve");
+        let mut command = command(&self.old, build, "serve");
         let (port, writer) = (self.nodes[number].1.to_string(), (number + 1).to_string());
         command.args([
             "-p",
@@ -102,7 +103,7 @@ impl Fleet {
     }
 
     fn run_proxy(&mut self, number: usize, build: Build) {
-        let mut command = self.command(build, "proxy");
+        let mut command = command(&self.old, build, "proxy");
         let (port, writer) = (self.proxies[number].1.to_string(), (number + 7).to_string());
         command.args([
             "-p",
