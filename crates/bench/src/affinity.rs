@@ -1,5 +1,7 @@
 //! Which CPUs a thread may run on, and lists of CPUs on the command line.
 
+use std::process::{Child, Command};
+
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
 
@@ -35,6 +37,18 @@ pub fn pin_this_thread(cpus: &[usize]) -> Result<()> {
         sched_setaffinity(Pid::from_raw(0), &set)
     };
     pin().map_err(|error| BenchError::system(format!("pin a thread to the CPUs {cpus:?}"), error))
+}
+
+/// Starts `command` on `cpus` only, from a new thread, pinned first: a child inherits the CPUs of the thread that starts it. An empty
+/// list: on those of this thread.
+///
+/// # Errors
+/// [`BenchError::System`] when none of them may be used; the inner error when it does not start.
+pub fn spawn_pinned(mut command: Command, cpus: &[usize]) -> Result<std::io::Result<Child>> {
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(|| pin_this_thread(cpus).map(|()| command.spawn()));
+        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
 }
 
 #[cfg(test)]

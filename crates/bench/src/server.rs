@@ -11,7 +11,7 @@ use nix::unistd::Pid;
 use tempfile::TempDir;
 
 use crate::address::{Address, Subject};
-use crate::affinity::pin_this_thread;
+use crate::affinity::spawn_pinned;
 use crate::control::Control;
 use crate::error::{BenchError, Result};
 use crate::interrupt;
@@ -229,14 +229,6 @@ impl Drop for Server {
         let _ = child.kill();
         let _ = child.wait();
     }
-}
-
-/// Spawns from a new thread, pinned first: a child inherits the CPUs of the thread that starts it.
-fn spawn_pinned(mut command: Command, cpus: &[usize]) -> Result<std::io::Result<Child>> {
-    std::thread::scope(|scope| {
-        let thread = scope.spawn(|| pin_this_thread(cpus).map(|()| command.spawn()));
-        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-    })
 }
 
 /// The process of a running server, if it reports its id and a process with that id can be seen here.

@@ -10,6 +10,7 @@ fn a_small_fleet_is_registered_renews_and_is_told_of_changes() {
     let plan = Plan {
         moneta: moneta_program().expect("it is built"),
         options: Vec::new(),
+        server_cpus: Vec::new(),
         instances: 60,
         period: Duration::from_secs(2),
         apps: 3,

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use clap::Args;
 use moneta_bench::Result;
+use moneta_bench::affinity::pin_this_thread;
+use moneta_bench::cli::CpuArgs;
 use moneta_bench::table::Table;
 
 use crate::fleet::{self, Measured, Plan};
@@ -39,13 +41,17 @@ pub struct FleetArgs {
     /// How long changes are made, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     seconds: u64,
+    #[command(flatten)]
+    cpus: CpuArgs,
 }
 
 impl FleetArgs {
     pub(super) fn run(&self) -> Result<()> {
+        pin_this_thread(&self.cpus.client())?;
         let plan = Plan {
             moneta: self.moneta.clone(),
             options: self.options.split_whitespace().map(str::to_owned).collect(),
+            server_cpus: self.cpus.server(),
             instances: self.instances,
             period: Duration::from_secs(self.period),
             apps: self.apps.max(1),
@@ -60,7 +66,7 @@ impl FleetArgs {
 }
 
 fn table(measured: &Measured) -> String {
-    let Measured { registered, rest, changing, reached, ready, .. } = measured;
+    let Measured { registered, rest, rest_renewals, changing, reached, ready, .. } = measured;
     let mut table = Table::new(["what", "measured"]);
     let mut row = |what: &str, measured: String| table.row([what.to_owned(), measured]);
     row(
@@ -68,6 +74,7 @@ fn table(measured: &Measured) -> String {
         format!("{:.1} s, {:.1} s of CPU", registered.took.as_secs_f64(), registered.cpu.as_secs_f64()),
     );
     row("at rest, of one core", format!("{:.1} %", 100.0 * rest.share()));
+    row("renewals a second at rest", format!("{:.0}", *rest_renewals as f64 / rest.time.as_secs_f64()));
     row("resident memory at rest, at its most", format!("{} MiB, {} MiB", rest.resident >> 20, changing.peak >> 20));
     row("with changes, of one core", format!("{:.1} %", 100.0 * changing.share()));
     row("changes made, refused", format!("{}, {}", reached.changes, reached.refused));

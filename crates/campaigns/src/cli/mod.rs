@@ -1,6 +1,7 @@
 //! The command line: options to plans, results to tables and JSON.
 
 mod engines_args;
+mod eureka_args;
 mod fleet_args;
 mod handshakes_args;
 mod hostile_args;
@@ -11,6 +12,7 @@ use clap::Subcommand;
 use moneta_bench::{Result, interrupt};
 
 use engines_args::EnginesArgs;
+use eureka_args::EurekaArgs;
 use fleet_args::FleetArgs;
 use handshakes_args::HandshakesArgs;
 use hostile_args::HostileArgs;
@@ -26,6 +28,8 @@ pub enum Campaign {
     Engines(Box<EnginesArgs>),
     /// Run a control plane with a large fleet on this machine, and measure what it costs and how fast changes reach readers.
     Fleet(FleetArgs),
+    /// Run registries that speak Eureka's protocol on this machine, one after the other, each with a large fleet of clients.
+    Eureka(EurekaArgs),
     /// Measure what open TLS connections of a node notice of handshakes at a steady rate.
     Handshakes(Box<HandshakesArgs>),
     /// Attack a server on this machine with many hostile clients at once, and measure its memory and what a good client gets.
@@ -45,6 +49,7 @@ pub fn run(campaign: &Campaign) -> Result<()> {
         Campaign::Ssd(ssd) => ssd.run(),
         Campaign::Engines(engines) => engines.run(),
         Campaign::Fleet(fleet) => fleet.run(),
+        Campaign::Eureka(eureka) => eureka.run(),
         Campaign::Handshakes(handshakes) => handshakes.run(),
         Campaign::Hostile(hostile) => hostile.run(),
         Campaign::Policies(policies) => policies.run(),

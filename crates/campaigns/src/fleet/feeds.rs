@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use super::plan::Plan;
-use super::request;
+use super::request::Request;
 
 /// How long all of them may take to be told everything.
 const PATIENCE: Duration = Duration::from_secs(300);
@@ -51,7 +51,7 @@ pub(super) async fn begin(address: SocketAddr, plan: &Plan) -> io::Result<Feeds>
         let sender = is_measured.then(|| sender.clone());
         readers.spawn(async move {
             let Ok(turn) = room.acquire_owned().await else { return };
-            let Ok(stream) = request::begin(address, "GET", &path, "").await else { return };
+            let Ok(stream) = Request::new("GET", &path, "").begin(address).await else { return };
             let (mut lines, mut turn) = (BufReader::new(stream), Some(turn));
             let mut line = String::new();
             while lines.read_line(&mut line).await.is_ok_and(|read| read > 0) {

@@ -8,7 +8,9 @@
 //! times by the wall are those of this machine as busy as it is.
 
 mod changes;
+mod eureka;
 mod feeds;
+mod pace;
 mod plan;
 mod process;
 mod renewals;
@@ -24,6 +26,7 @@ use tokio::runtime::Builder;
 use tokio::time::sleep;
 
 pub use changes::Reached;
+pub use eureka::{EurekaMeasured, EurekaPlan};
 use plan::Counts;
 pub use plan::{Plan, Spent};
 use process::Control;
@@ -35,6 +38,8 @@ pub struct Measured {
     pub registered: Took,
     /// At rest.
     pub rest: Spent,
+    /// Renewals that were answered meanwhile: on a machine that does other things a load may fall behind.
+    pub rest_renewals: u64,
     /// With changes.
     pub changing: Spent,
     /// How changes reached readers.
@@ -73,15 +78,27 @@ pub fn run(plan: &Plan) -> moneta_bench::Result<Measured> {
     interrupt::check().map(|()| measured)
 }
 
+/// The same fleet as clients of Eureka, on any server that speaks its protocol.
+///
+/// # Errors
+/// If the server does not start, or refuses what its clients need.
+pub fn run_eureka(plan: &EurekaPlan) -> moneta_bench::Result<EurekaMeasured> {
+    process::raise_descriptors();
+    let failed = |error| BenchError::system("a registry with a large fleet", error);
+    let runtime = Builder::new_current_thread().enable_all().build().map_err(failed)?;
+    let measured = runtime.block_on(eureka::measure(plan)).map_err(failed)?;
+    interrupt::check().map(|()| measured)
+}
+
 async fn measure(plan: &Plan) -> io::Result<Measured> {
     let mut control = Control::start(plan)?;
     control.until_ready().await?;
     let address = control.address;
     eprintln!("registers {} instances", plan.instances);
     let first = plan.instances.min(REGISTRATIONS);
-    let (began, spent) = (Instant::now(), control.cpu()?);
+    let (began, spent) = (Instant::now(), control.running.cpu()?);
     renewals::register(address, plan, 0..first).await?;
-    let registered = Took { count: first, took: began.elapsed(), cpu: control.cpu()? - spent };
+    let registered = Took { count: first, took: began.elapsed(), cpu: control.running.cpu()? - spent };
     renewals::register(address, plan, first..plan.instances).await?;
     changes::create(address, plan).await?;
 
@@ -90,9 +107,11 @@ async fn measure(plan: &Plan) -> io::Result<Measured> {
     eprintln!("begins {} readers of feeds", plan.feeds);
     let feeds = feeds::begin(address, plan).await?;
     eprintln!("looks at it at rest for {} s", plan.rest.as_secs());
-    let rest = control.spent(sleep(plan.rest)).await?.0;
+    let before = counts.answered.load(Ordering::Relaxed);
+    let rest = control.running.spent(sleep(plan.rest)).await?.0;
+    let rest_renewals = counts.answered.load(Ordering::Relaxed) - before;
     eprintln!("makes {} changes a second for {} s", plan.changes, plan.seconds.as_secs());
-    let (changing, reached) = control.spent(changes::make(address, plan, &feeds)).await?;
+    let (changing, reached) = control.running.spent(changes::make(address, plan, &feeds)).await?;
     renewing.abort();
     feeds.end();
     let failures = counts.failures.load(Ordering::Relaxed);
@@ -101,12 +120,12 @@ async fn measure(plan: &Plan) -> io::Result<Measured> {
     }
 
     eprintln!("restarts it");
-    control.end()?;
+    control.running.end()?;
     let began = Instant::now();
     let mut again = Control::start_in(plan, control.folder())?;
     again.until_ready().await?;
-    let ready = Took { count: 1, took: began.elapsed(), cpu: again.cpu()? };
-    again.end()?;
-    let (renewals, late) = (counts.renewals.load(Ordering::Relaxed), counts.late.load(Ordering::Relaxed));
-    Ok(Measured { registered, rest, changing, reached: reached?, renewals, late, ready })
+    let ready = Took { count: 1, took: began.elapsed(), cpu: again.running.cpu()? };
+    again.running.end()?;
+    let (renewals, late) = (counts.answered.load(Ordering::Relaxed), counts.late.load(Ordering::Relaxed));
+    Ok(Measured { registered, rest, rest_renewals, changing, reached: reached?, renewals, late, ready })
 }

@@ -11,6 +11,8 @@ pub struct Plan {
     pub moneta: PathBuf,
     /// Further options of `moneta control`; none: its ledger is in a new folder.
     pub options: Vec<String>,
+    /// The CPUs of the control plane; none: any.
+    pub server_cpus: Vec<usize>,
     /// Instances.
     pub instances: usize,
     /// How often each renews.
@@ -47,11 +49,11 @@ impl Spent {
     }
 }
 
-/// Renewals.
+/// Requests that are made at a pace.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     /// Answered.
-    pub(super) renewals: AtomicU64,
+    pub(super) answered: AtomicU64,
     /// Of these, after more than a second.
     pub(super) late: AtomicU64,
     /// Not answered, or refused.

@@ -1,17 +1,17 @@
-//! The control plane as a process, and what the kernel says of it.
+//! Servers under test as processes, and what the kernel says of them.
 
-use std::fs;
 use std::future::Future;
 use std::io::{self, BufRead, BufReader, Read};
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use moneta_bench::affinity::spawn_pinned;
+use moneta_bench::process::Process;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::{Signal, kill};
-use nix::unistd::{Pid, SysconfVar, sysconf};
+use nix::unistd::Pid;
 use tempfile::TempDir;
 use tokio::time::sleep;
 
@@ -20,10 +20,69 @@ use super::request;
 
 /// How long a start may take.
 const PATIENCE: Duration = Duration::from_secs(120);
+/// How often it is looked whether a server is ready.
+const LOOK: Duration = Duration::from_millis(10);
 
-/// A control plane that runs; killed when dropped.
-pub(super) struct Control {
+/// A server that runs; killed when dropped.
+pub(super) struct Running {
     child: Child,
+    process: Process,
+}
+
+impl Running {
+    /// Starts `command` on `cpus`; none: any.
+    pub(super) fn start(command: Command, cpus: &[usize]) -> io::Result<Self> {
+        let child = spawn_pinned(command, cpus).map_err(io::Error::other)??;
+        let process = Process::new(child.id());
+        Ok(Self { child, process })
+    }
+
+    /// Waits until `path` is answered by 200.
+    pub(super) async fn until_ready(&mut self, address: SocketAddr, path: &str) -> io::Result<()> {
+        let began = Instant::now();
+        while !request::ask(address, "GET", path, "").await.is_ok_and(|(status, _)| status == 200) {
+            if began.elapsed() > PATIENCE || self.child.try_wait()?.is_some() {
+                return Err(io::Error::other("the server is not ready"));
+            }
+            sleep(LOOK).await;
+        }
+        Ok(())
+    }
+
+    /// CPU that it has used.
+    pub(super) fn cpu(&self) -> io::Result<Duration> {
+        self.process.cpu_time().map_err(io::Error::other)
+    }
+
+    /// What it spends while something is done.
+    pub(super) async fn spent<T>(&self, what: impl Future<Output = T>) -> io::Result<(Spent, T)> {
+        let (began, before) = (Instant::now(), self.cpu()?);
+        let done = what.await;
+        let (time, cpu) = (began.elapsed(), self.cpu()? - before);
+        let memory = self.process.memory().map_err(io::Error::other)?;
+        Ok((Spent { cpu, time, resident: memory.resident, peak: memory.peak }, done))
+    }
+
+    /// Ends it in order.
+    pub(super) fn end(&mut self) -> io::Result<()> {
+        let pid = Pid::from_raw(self.child.id().cast_signed());
+        kill(pid, Signal::SIGTERM).map_err(std::io::Error::from)?;
+        self.child.wait()?;
+        Ok(())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A control plane that runs.
+pub(super) struct Control {
+    pub(super) running: Running,
     pub(super) address: SocketAddr,
     folder: Arc<TempDir>,
     /// Open, so that it can write there.
@@ -42,75 +101,23 @@ impl Control {
             true => command.arg("--data").arg(folder.path()),
             false => command.args(&plan.options),
         };
-        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
-        let mut screen = child.stdout.take().map(BufReader::new).ok_or(io::ErrorKind::NotFound)?;
+        command.stdin(Stdio::null()).stdout(Stdio::piped());
+        let mut running = Running::start(command, &plan.server_cpus)?;
+        let mut screen = running.child.stdout.take().map(BufReader::new).ok_or(io::ErrorKind::NotFound)?;
         let lines = screen.by_ref().lines().map_while(std::result::Result::ok);
         let address = lines.filter_map(|line| line.strip_prefix("listening on http://")?.parse().ok()).next();
         match address {
-            Some(address) => Ok(Self { child, address, folder, _screen: screen }),
+            Some(address) => Ok(Self { running, address, folder, _screen: screen }),
             None => Err(io::Error::other("the control plane does not say where it listens")),
         }
     }
 
     pub(super) async fn until_ready(&mut self) -> io::Result<()> {
-        let began = Instant::now();
-        while !request::ask(self.address, "GET", "/readyz", "").await.is_ok_and(|(status, _)| status == 200) {
-            if began.elapsed() > PATIENCE || self.child.try_wait()?.is_some() {
-                return Err(io::Error::other("the control plane is not ready"));
-            }
-            sleep(Duration::from_millis(10)).await;
-        }
-        Ok(())
+        self.running.until_ready(self.address, "/readyz").await
     }
 
     pub(super) fn folder(&self) -> Arc<TempDir> {
         Arc::clone(&self.folder)
-    }
-
-    fn proc(&self, file: &str) -> PathBuf {
-        Path::new("/proc").join(self.child.id().to_string()).join(file)
-    }
-
-    /// CPU that it has used.
-    pub(super) fn cpu(&self) -> io::Result<Duration> {
-        let text = fs::read_to_string(self.proc("stat"))?;
-        // After the name, which may have anything in it.
-        let fields: Vec<u64> =
-            text.rsplit(')').next().unwrap_or_default().split(' ').map(|field| field.parse().unwrap_or(0)).collect();
-        let ticks = fields.get(12).zip(fields.get(13)).map_or(0, |(user, system)| user + system);
-        let a_second = sysconf(SysconfVar::CLK_TCK).ok().flatten().and_then(|ticks| u64::try_from(ticks).ok());
-        Ok(Duration::from_millis(ticks * 1_000 / a_second.unwrap_or(100)))
-    }
-
-    fn bytes(&self, field: &str) -> io::Result<u64> {
-        let text = fs::read_to_string(self.proc("status"))?;
-        let line = text.lines().find_map(|line| line.strip_prefix(field)).unwrap_or_default();
-        let kib = line.trim_start_matches(':').trim().trim_end_matches(" kB").parse::<u64>().unwrap_or(0);
-        Ok(kib << 10)
-    }
-
-    /// What it spends while something is done.
-    pub(super) async fn spent<T>(&self, what: impl Future<Output = T>) -> io::Result<(Spent, T)> {
-        let (began, before) = (Instant::now(), self.cpu()?);
-        let done = what.await;
-        let (time, cpu) = (began.elapsed(), self.cpu()? - before);
-        Ok((Spent { cpu, time, resident: self.bytes("VmRSS")?, peak: self.bytes("VmHWM")? }, done))
-    }
-
-    /// Ends it in order.
-    pub(super) fn end(&mut self) -> io::Result<()> {
-        let pid = Pid::from_raw(self.child.id().cast_signed());
-        kill(pid, Signal::SIGTERM).map_err(std::io::Error::from)?;
-        self.child.wait()?;
-        Ok(())
-    }
-}
-
-impl Drop for Control {
-    fn drop(&mut self) {
-        // It may have ended.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 
