@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use moneta_store::board::LIFE;
 
 use crate::hints::Marks;
+use crate::living::Process;
 use crate::notice::Notice;
 use crate::post_names::{name, text};
 use crate::topologies::Taken;
@@ -76,6 +77,8 @@ pub(crate) struct Posts {
     pub(crate) notice_number: u64,
     /// Posts of processes that are gone, which this one has taken over: their authors, and what takes them off the boards.
     pub(crate) taken_over: Vec<(u64, Vec<u8>)>,
+    /// Processes that are gone and whose last writes this one compares.
+    pub(crate) taken_up: Vec<Process>,
     /// Other apps whose processes post on these boards, and when one was heard last.
     other_apps: HashMap<String, u64>,
     /// What was told to the nodes is not what was heard.
@@ -102,6 +105,7 @@ impl Posts {
             said: Vec::new(),
             notice_number: 0,
             taken_over: Vec::new(),
+            taken_up: Vec::new(),
             other_apps: HashMap::new(),
             is_changed: false,
         }

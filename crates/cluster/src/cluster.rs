@@ -109,6 +109,7 @@ impl Cluster {
             tell_now: AtomicBool::new(false),
             heard_at: AtomicU64::new(0),
             listening: Default::default(),
+            mending: Mutex::default(),
             rules: Rules::new(&config),
             config,
             clock,

@@ -107,6 +107,15 @@ pub struct ClusterConfig {
     pub clock_skew_max: Duration,
     /// Hints delivered to a node in a second, at most.
     pub hint_rate: u32,
+    /// After how long without a word from another process of the app, by way of boards, its last writes are compared on all
+    /// copies; zero: this process neither compares nor says that it lives. A little more with each process, so that boards are
+    /// posted on as often with many.
+    pub mend_after: Duration,
+    /// What the app's keys begin with on its nodes; empty: with anything. Where other apps have nodes of this one, keys without
+    /// it are not compared, none if it is empty.
+    pub prefix: Vec<u8>,
+    /// Longer such prefixes, of other apps.
+    pub others: Vec<Vec<u8>>,
     /// Whether the app can be flushed through this store.
     pub allow_flush: bool,
 }
@@ -139,6 +148,9 @@ impl ClusterConfig {
             under_way: Duration::from_secs(2),
             clock_skew_max: Duration::from_millis(crate::apart::APART),
             hint_rate: 5_000,
+            mend_after: Duration::from_secs(40),
+            prefix: Vec::new(),
+            others: Vec::new(),
             allow_flush: false,
         }
     }

@@ -82,6 +82,26 @@ impl Swept {
     }
 }
 
+/// What became of the last writes of processes that are gone.
+#[derive(Debug, Default)]
+pub(crate) struct Mends {
+    /// Processes that were taken up.
+    pub(crate) processes: Counter,
+    /// Writes given to a copy that lacked them.
+    pub(crate) given: Counter,
+    /// Writes that a copy lacks and no other one has any more, or of which that could not be known.
+    pub(crate) left: Counter,
+    /// Feeds that did not reach back.
+    pub(crate) gaps: Counter,
+}
+
+impl Mends {
+    /// Writes, by result.
+    pub(crate) fn values(&self) -> Values {
+        by(&[("given", self.given.get()), ("left", self.left.get())])
+    }
+}
+
 /// Numbers of all threads.
 #[derive(Debug, Default)]
 pub(crate) struct ClusterCounters {
@@ -107,6 +127,8 @@ pub(crate) struct ClusterCounters {
     pub(crate) swept: Swept,
     /// Writes given to the nodes that hold their keys by a newer topology.
     pub(crate) carried_over: Counter,
+    /// Last writes of processes that are gone.
+    pub(crate) mends: Mends,
     /// Topologies taken.
     pub(crate) topologies: Counter,
     /// How long requests took.

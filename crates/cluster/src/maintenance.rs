@@ -64,6 +64,7 @@ impl Cluster {
         moneta_background::start("cluster", run).map_err(ClusterError::Thread)?;
         self.keep_sweeping()?;
         self.keep_telling()?;
+        self.keep_mending()?;
         self.shared().keeper.start().map_err(ClusterError::Thread)
     }
 

@@ -74,6 +74,27 @@ const OF_APP: &[Reading<ClusterCounters>] = &[
     )
     .labels(APP)
     .read(|counters| counters.carried_over.get().into()),
+    Metric::counter(
+        "cluster_gone_total",
+        Unit::Count,
+        "Processes of the app that were found gone, and whose last writes this one took up to compare.",
+    )
+    .labels(APP)
+    .read(|counters| counters.mends.processes.get().into()),
+    Metric::counter(
+        "cluster_mended_total",
+        Unit::Count,
+        "Last writes of these that a copy lacked: given to it, or left as no other copy has them any more or answers.",
+    )
+    .labels(&["app", "result"])
+    .read(|counters| counters.mends.values()),
+    Metric::counter(
+        "cluster_mend_gaps_total",
+        Unit::Count,
+        "Feeds that did not reach back to the last writes of a process that is gone.",
+    )
+    .labels(APP)
+    .read(|counters| counters.mends.gaps.get().into()),
     Metric::counter("cluster_topologies_total", Unit::Count, "Topologies taken.")
         .labels(APP)
         .read(|counters| counters.topologies.get().into()),

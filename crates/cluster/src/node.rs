@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use moneta_feed::{Buckets, Source};
 use moneta_store::{ErrorKind, Key, Store, StoreError, Version, component};
 use parking_lot::Mutex;
 
@@ -39,6 +40,12 @@ pub trait Connect: Send + Sync {
     /// posted.
     fn exchange(&self, node: &topology::Node, cursor: u64, post: Option<(u64, &[u8])>) -> Option<Heard> {
         let _ = (node, cursor, post);
+        None
+    }
+
+    /// The feed of a node's changes, without values, of keys in these buckets. `None`: it has none.
+    fn feed(&self, node: &topology::Node, buckets: Option<Buckets>) -> Option<Box<dyn Source>> {
+        let _ = (node, buckets);
         None
     }
 }

@@ -2,8 +2,10 @@
 //! it lacks.
 //!
 //! The post: an empty one of [`super::board`], which builds before this one take for that, and after it
-//! `nodes u8 | length u8, node | until u64 | … | topologies u8 | epoch u64, hash u64, at u64, seen u64 | …`, little-endian.
+//! `nodes u8 | length u8, node | until u64 | … | topologies u8 | epoch u64, hash u64, at u64, seen u64 | … | processes u16 |
+//! author u64, at u64, taken u64 | …`, little-endian.
 
+use crate::living::Living;
 use crate::post_names;
 use crate::topologies::{Taken, Topologies};
 
@@ -21,19 +23,24 @@ pub(crate) struct Notice {
     pub(crate) full: Vec<(String, u64)>,
     /// The topologies that processes have.
     pub(crate) topologies: Topologies,
+    /// The processes.
+    pub(crate) living: Living,
 }
 
 impl Notice {
-    /// Whether the nodes in `own` are not in it at `now`, or it has a topology to tell of.
+    /// Whether the nodes in `own` are not in it at `now`, or it has a topology or a process to tell of.
     pub(crate) fn lacks(&self, own: &Self, now: u64) -> bool {
         let is_known = |name: &String| self.full.iter().any(|(node, until)| node == name && *until > now + FULL_AGAIN);
-        !own.topologies.0.is_empty() || !own.full.iter().all(|(name, _)| is_known(name))
+        !own.topologies.0.is_empty()
+            || own.living.0.iter().any(|said| self.living.lacks(said, now))
+            || !own.full.iter().all(|(name, _)| is_known(name))
     }
 
     /// Adds what another one says at `now`.
     pub(crate) fn add(&mut self, other: Self, now: u64) {
         self.expire(now);
         other.topologies.0.iter().for_each(|said| self.topologies.add(*said, now));
+        other.living.0.iter().for_each(|said| self.living.add(*said, now));
         for (name, until) in other.full {
             // No clock of the app is far ahead, and nothing is believed for longer.
             let until = until.min(now + FULL_LIFE);
@@ -60,6 +67,7 @@ impl Notice {
         for Taken { epoch, hash, at, seen } in self.topologies.0.iter().take(Topologies::MAX) {
             [epoch, hash, at, seen].into_iter().for_each(|number| out.extend_from_slice(&number.to_le_bytes()));
         }
+        self.living.encode(out);
     }
 
     /// What a post says after its begin. `None`: it makes no sense.
@@ -82,7 +90,7 @@ impl Notice {
             };
             topologies.push(Taken { epoch: number()?, hash: number()?, at: number()?, seen: number()? });
         }
-        Some(Self { full, topologies: Topologies(topologies) })
+        Some(Self { full, topologies: Topologies(topologies), living: Living::decode(rest)? })
     }
 }
 
@@ -108,7 +116,9 @@ mod tests {
         let mut bytes = Vec::new();
         notice.encode(&mut bytes);
         assert_eq!(Notice::decode(&bytes).as_ref(), Some(&notice));
-        assert!((0..bytes.len()).all(|length| Notice::decode(&bytes[..length]).is_none()));
+        let before = bytes.len() - 2;
+        assert!((0..bytes.len()).all(|length| Notice::decode(&bytes[..length]).is_none() || length == before));
+        assert_eq!(Notice::decode(&bytes[..before]).as_ref(), Some(&notice), "as builds before say it");
         for number in 0..100 {
             notice.add(full(&number.to_string(), NOW + 10), NOW);
         }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use moneta_client::wire::blocking::Dialogue;
 use moneta_client::wire::board::News;
+use moneta_feed::{Buckets, COPY_READER, NodeSource, Request, Source, Wanted};
 use moneta_net::{Address, Outward};
 use moneta_remote::{Remote, RemoteConfig, RequestTimeout};
 use moneta_store::Clock;
@@ -20,6 +21,8 @@ use crate::topology::Node;
 const TIME_PATIENCE: Duration = Duration::from_secs(1);
 /// How long a wait for an answer of a node's board may be: others wait meanwhile.
 const BOARD_PATIENCE: Duration = Duration::from_millis(250);
+/// How long a wait for more of a node's feed may be.
+const FEED_PATIENCE: Duration = Duration::from_secs(5);
 /// Longest value of such an answer, bytes.
 const VALUE_MAX: usize = 1024;
 
@@ -99,5 +102,12 @@ impl Connect for RemoteNodes {
         boards.lock().insert(node.address.clone(), dialogue);
         let (News { cursor, since, posts }, is_posted) = heard?;
         Some(Heard { cursor, since, posts, is_posted })
+    }
+
+    fn feed(&self, node: &Node, buckets: Option<Buckets>) -> Option<Box<dyn Source>> {
+        let endpoint = self.outward.to(node.address.clone()).patient(FEED_PATIENCE);
+        let wanted = Wanted { buckets, ..Wanted::default() };
+        let request = Request { wanted, name: Some(format!("{COPY_READER}:proxy")), ..Request::default() };
+        Some(Box::new(NodeSource::new(endpoint, request, VALUE_MAX)))
     }
 }

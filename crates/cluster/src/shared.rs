@@ -18,6 +18,7 @@ use crate::health::Probes;
 use crate::hints::{FolderLock, Hints};
 use crate::layout::{Layout, Replica};
 use crate::listening::Listening;
+use crate::mend::Mending;
 use crate::node::{Connect, Node, Opened, takes_no_connection};
 use crate::overlap::Overlap;
 use crate::pace::Pace;
@@ -80,6 +81,8 @@ pub(crate) struct ClusterShared {
     /// When the last round began in which a board answered, in milliseconds since the Unix epoch.
     pub(crate) heard_at: AtomicU64,
     pub(crate) listening: Listening,
+    /// Last writes of processes that are gone, to be compared.
+    pub(crate) mending: Mutex<Mending>,
 }
 
 impl ClusterShared {

@@ -230,7 +230,7 @@ impl ClusterShared {
         is_known.then_some(false)
     }
 
-    fn finish(
+    pub(crate) fn finish(
         &self,
         store: &dyn Store,
         key: &OwnedKey,

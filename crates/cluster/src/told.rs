@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use moneta_background::Run;
 use moneta_store::Version;
@@ -14,6 +14,7 @@ use crate::board::{Lacks, REPEAT, encode};
 use crate::cluster::Cluster;
 use crate::error::ClusterError;
 use crate::layout::Layout;
+use crate::living::{Living, Process};
 use crate::node::Node;
 use crate::notice::{FULL_LIFE, Notice};
 use crate::shared::ClusterShared;
@@ -23,18 +24,21 @@ use crate::topologies::Topologies;
 const PAUSE: Duration = Duration::from_millis(900);
 /// How often it is looked whether the store is closed.
 const LOOK: Duration = Duration::from_millis(100);
+/// How long a process that ends tells nodes so, at most; others compare its last writes where they do not hear it.
+const FAREWELL: Duration = Duration::from_millis(500);
 /// Marks of each kind and node in a post: as many of these as it has room for.
 const MARKS: [usize; 3] = [1024, 256, 1];
 
 impl Cluster {
     /// Starts the thread that tells and hears. It ends when the store is closed or dropped.
     pub(crate) fn keep_telling(&self) -> Result<(), ClusterError> {
-        let shared = Arc::downgrade(self.shared());
+        let weak = Arc::downgrade(self.shared());
         self.shared().listening.begin();
         let run = move |task: &Run| {
             let (mut waited, mut round) = (PAUSE, 0);
-            while let Some(shared) = shared.upgrade() {
+            while let Some(shared) = weak.upgrade() {
                 if shared.is_closed() {
+                    shared.say_done();
                     shared.listening.end();
                     break;
                 }
@@ -46,6 +50,10 @@ impl Cluster {
                 }
                 drop(shared);
                 if !task.sleep(LOOK) {
+                    // The process ends.
+                    if let Some(shared) = weak.upgrade().filter(|shared| shared.is_closed()) {
+                        shared.say_done();
+                    }
                     break;
                 }
                 waited += LOOK;
@@ -163,7 +171,37 @@ impl ClusterShared {
         let mut topologies = Topologies::default();
         let said = self.standing.lock().to_say(&self.board.lock().notice.topologies, now);
         said.into_iter().for_each(|said| topologies.add(said, now));
-        Notice { full, topologies }
+        Notice { full, topologies, living: self.own_living(now) }
+    }
+
+    /// What this process has to say of itself and of those that it has taken up.
+    fn own_living(&self, now: u64) -> Living {
+        let board = self.board.lock();
+        let known = &board.notice.living;
+        let own = self.mends_after().and_then(|after| known.to_say(board.author, after, now));
+        Living(own.into_iter().chain(board.taken_up.iter().copied()).collect())
+    }
+
+    /// Says that no last writes of this process are to be compared, if that is so.
+    fn say_done(&self) {
+        let layout = self.layout();
+        let has_arrived = |node: &Arc<Node>| node.flight.is_empty() && node.hints.is_delivered();
+        if self.mends_after().is_none() || !layout.nodes.iter().all(has_arrived) {
+            return;
+        }
+        let now = self.clock.millis();
+        let mut board = self.board.lock();
+        let done = Process { author: board.author, at: now + 1, taken: Process::DONE };
+        let own = Notice { living: Living(vec![done]), ..Notice::default() };
+        board.announce(&self.config.app, own, now);
+        let (together, post) = (board.together, board.notice_post.clone());
+        drop(board);
+        let began = Instant::now();
+        for node in layout.nodes.iter().filter(|node| !node.health.is_ejected()) {
+            if began.elapsed() < FAREWELL {
+                self.exchange_with(node, Some((together, &post)), now);
+            }
+        }
     }
 
     /// Whether something is to be told or heard before the next round.

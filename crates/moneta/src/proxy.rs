@@ -8,7 +8,7 @@ use anyhow::Context;
 use moneta_cluster::sources::{
     DnsConfig, DnsSource, DnsZone, FileSource, Format, GuardConfig, Guarded, TopologySource,
 };
-use moneta_cluster::{App, Apps, Cluster, RemoteNodes, Topology, Writer};
+use moneta_cluster::{App, Apps, Cluster, ClusterConfig, RemoteNodes, Topology, Writer};
 use moneta_link::{ControlSource, Epochs};
 use moneta_net::Outward;
 use moneta_options::kinds::Kind;
@@ -96,13 +96,22 @@ pub fn apps(
 ) -> anyhow::Result<Apps> {
     let seed = KeyHash::random().context("the system has no randomness")?;
     let app = |(place, app): (usize, &AppSettings)| {
-        let cluster = cluster(app, outward, link, seed, memory, clock).with_context(|| format!("app {}", app.name))?;
+        let cluster = cluster(app, keys_of(app, &settings.apps), outward, link, seed, memory, clock)
+            .with_context(|| format!("app {}", app.name))?;
         let prefix = app.prefix.as_ref().map(|prefix| prefix.as_bytes().to_vec());
         let door = app.has_listeners.then(|| door(place));
         anyhow::Ok(App { cluster, prefix, strip_prefix: app.strip_prefix, door })
     };
     let apps = settings.apps.iter().enumerate().map(app).collect::<Result<_, _>>()?;
     Ok(Apps::new(apps))
+}
+
+/// What the keys of an app among `all` begin with on its nodes.
+fn keys_of(app: &AppSettings, all: &[AppSettings]) -> AppKeys {
+    let Some(prefix) = app.prefix.as_ref().filter(|_| !app.strip_prefix) else { return AppKeys::default() };
+    let others = all.iter().filter_map(|other| other.prefix.as_ref());
+    let others = others.filter(|other| other.len() > prefix.len() && other.starts_with(&**prefix));
+    AppKeys { prefix: prefix.as_bytes().to_vec(), others: others.map(|other| other.as_bytes().to_vec()).collect() }
 }
 
 /// The store of all apps: the cluster itself, where there is one app and nothing to tell apart.
@@ -117,6 +126,7 @@ pub fn store(apps: &Apps) -> Arc<dyn Store> {
 
 fn cluster(
     app: &AppSettings,
+    keys: AppKeys,
     outward: &Outward,
     link: Option<&Link>,
     seed: KeyHash,
@@ -133,6 +143,7 @@ fn cluster(
     };
     let parts = ClusterParts {
         name: app.name.clone(),
+        keys,
         kept,
         allow_flush: !settings.get(&DISABLE_FLUSH_ALL),
         origin: cluster::origin(settings),
@@ -144,10 +155,21 @@ fn cluster(
     cluster_of(settings, source(&topology, link)?, parts)
 }
 
+/// Which keys on nodes are an app's.
+#[derive(Default)]
+pub struct AppKeys {
+    /// They begin so; empty: with anything.
+    pub prefix: Vec<u8>,
+    /// And not so, as those of other apps.
+    pub others: Vec<Vec<u8>>,
+}
+
 /// What a cluster is made of, beside the options of its proxy.
 pub struct ClusterParts {
     /// The app's name.
     pub name: String,
+    /// Its keys.
+    pub keys: AppKeys,
     /// The file that keeps its last topology.
     pub kept: Option<PathBuf>,
     /// It may be flushed.
@@ -169,9 +191,10 @@ pub struct ClusterParts {
 /// # Errors
 /// If there is no topology, it makes no sense, or the folder of hints cannot be used.
 pub fn cluster_of(settings: &Values, source: Box<dyn TopologySource>, parts: ClusterParts) -> anyhow::Result<Cluster> {
-    let ClusterParts { name, kept, allow_flush, origin, seed, outward, memory, clock } = parts;
+    let ClusterParts { name, keys, kept, allow_flush, origin, seed, outward, memory, clock } = parts;
     let salt = getrandom::u64().context("the system has no randomness")?;
     let config = proxy::config(settings, &name, allow_flush);
+    let config = ClusterConfig { prefix: keys.prefix, others: keys.others, ..config };
     if let Some(folder) = &config.hint_dir {
         std::fs::create_dir_all(folder).with_context(|| format!("no folder for hints at {}", folder.display()))?;
     }

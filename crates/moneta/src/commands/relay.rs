@@ -42,7 +42,7 @@ use crate::options::sections::memory::MAX_ITEM_SIZE;
 use crate::options::sections::operation::{self, LAME_DUCK};
 use crate::options::sections::proxy::APP;
 use crate::options::sections::tls;
-use crate::proxy::{self, ClusterParts};
+use crate::proxy::{self, AppKeys, ClusterParts};
 use crate::{outward, this_program, tls_files, users};
 
 /// How long the streams may take to end, and the clusters to write their hints.
@@ -205,6 +205,7 @@ impl Regions {
         let memory = Arc::new(ValueMemory::new(VALUE_MEMORY));
         let parts = |name: &str, origin, file: &str| ClusterParts {
             name: name.to_owned(),
+            keys: AppKeys::default(),
             kept: Some(folder.join(file)),
             allow_flush: true,
             origin,

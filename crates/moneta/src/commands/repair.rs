@@ -20,7 +20,7 @@ use moneta_store::{Clock, KeyHash, Origin, Store, component};
 use super::feed::{ago, now, reachable};
 use super::moving::{Screen, print};
 use crate::outward;
-use crate::proxy::{self, ClusterParts};
+use crate::proxy::{self, AppKeys, ClusterParts};
 
 /// Exit status if keys differed that were not repaired, or not all was compared.
 const INCOMPLETE: u8 = 2;
@@ -205,6 +205,7 @@ impl Pair {
             let compared = copy(topology, name, &format!("{letter}:{name}"), outward, clock)?;
             let parts = ClusterParts {
                 name: format!("repair-{letter}"),
+                keys: AppKeys::default(),
                 kept: None,
                 allow_flush: false,
                 origin: Origin::default(),

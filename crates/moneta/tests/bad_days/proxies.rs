@@ -1,7 +1,9 @@
 //! A proxy is killed in the middle of writes.
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::sync::mpsc;
+
+use nix::sys::signal::Signal;
 
 use crate::common::{connect, moneta, output};
 use crate::fleet::{Fleet, Proxy, ZONES};
@@ -52,55 +54,145 @@ fn a_proxy_killed_in_the_middle_of_writes_loses_none_that_it_acknowledged() {
     assert_eq!(other.metric("cluster_hints", ""), 0.0);
 }
 
-/// What one copy alone has taken was not answered, and no other process knows of it: until the key is written again or a repair
-/// runs, a read shows what its zone's copy has.
+/// Three copies that a proxy was killed over, when it had given its last writes to the first one alone.
+struct Torn {
+    fleet: Fleet,
+    admins: Vec<String>,
+    keys: Vec<String>,
+}
+
+impl Torn {
+    const KEYS: usize = 20;
+
+    fn new() -> Self {
+        let node = |number: usize| {
+            let writer = (number + 1).to_string();
+            let arguments = ["serve", "-p", "0", "--admin", "127.0.0.1:0", "--cluster", "--threads", "1", "-m", "64"];
+            Proxy::run(moneta(&arguments).args(["--writer-id", &writer]))
+        };
+        let nodes: Vec<Proxy> = (0..3).map(node).collect();
+        let admins: Vec<String> = nodes.iter().map(|node| node.admin().to_owned()).collect();
+        let fleet = Fleet::of(nodes.into_iter().map(|node| Some(node.process)).collect());
+        // It gives no node up before it is killed.
+        let proxy = fleet.patient_proxy("a", "60s", &MEND);
+        let mut client = proxy.client();
+        let keys: Vec<String> = (0..Self::KEYS).map(|number| format!("key{number}")).collect();
+        keys.iter().for_each(|key| assert!(client.set(key)));
+        proxy.process.wait_for(|| (0..3).all(|number| fleet.holds_all(number, &client)), "all copies have them");
+        // One that ends in good order leaves nothing to be compared.
+        let mut ended = fleet.proxy("c", &MEND);
+        ended.process.signal(Signal::SIGTERM);
+        assert!(ended.process.wait().success());
+        fleet.forwarders[1..].iter().for_each(Forwarder::half_open);
+        let request = |(number, key): (usize, &String)| match number % 2 {
+            0 => format!("set {key} 0 0 3\r\nnew\r\n"),
+            _ => format!("delete {key}\r\n"),
+        };
+        let begin = |request: String| {
+            let mut stream = connect(proxy.process.address());
+            stream.write_all(request.as_bytes()).expect("it reads");
+            stream
+        };
+        let waiting: Vec<_> = keys.iter().enumerate().map(request).map(begin).collect();
+        let torn = Self { fleet, admins, keys };
+        proxy.process.wait_for(|| torn.new_on(0) == Self::KEYS, "the near copy has taken them");
+        drop((proxy, waiting));
+        assert_eq!([1, 2].map(|node| torn.new_on(node)), [0, 0]);
+        torn
+    }
+
+    fn is_new(number: usize, answer: &str) -> bool {
+        match number % 2 {
+            0 => answer.contains("\r\nnew\r\n"),
+            _ => answer == "END\r\n",
+        }
+    }
+
+    /// Keys that are on a node as the killed proxy wrote them last.
+    fn new_on(&self, node: usize) -> usize {
+        let ask = |key: &String| self.fleet.node(node).exchange(&format!("get {key}\r\n"));
+        self.keys.iter().enumerate().filter(|(number, key)| Self::is_new(*number, &ask(key))).count()
+    }
+}
+
+/// A proxy that has said nothing for some seconds is gone.
+const MEND: [&str; 2] = ["--mend-after", "2s"];
+
+/// What one copy alone has taken was not answered, and no other process knows of it: a read shows what its zone's copy has until
+/// a repair runs, where proxies do not compare.
 #[test]
 fn what_a_killed_proxy_had_given_to_one_copy_alone_is_repaired() {
-    const KEYS: usize = 20;
-    let node = |number: usize| {
-        let writer = (number + 1).to_string();
-        let arguments = ["serve", "-p", "0", "--admin", "127.0.0.1:0", "--cluster", "--threads", "1", "-m", "64"];
-        Proxy::run(moneta(&arguments).args(["--writer-id", &writer]))
-    };
-    let nodes: Vec<Proxy> = (0..3).map(node).collect();
-    let admins: Vec<String> = nodes.iter().map(|node| node.admin().to_owned()).collect();
-    let fleet = Fleet::of(nodes.into_iter().map(|node| Some(node.process)).collect());
-    // It gives no node up before it is killed.
-    let proxy = fleet.patient_proxy("a", "60s", &[]);
-    let mut client = proxy.client();
-    let keys: Vec<String> = (0..KEYS).map(|number| format!("key{number}")).collect();
-    keys.iter().for_each(|key| assert!(client.set(key)));
-    proxy.process.wait_for(|| (0..3).all(|number| fleet.holds_all(number, &client)), "all copies have them");
-    fleet.forwarders[1..].iter().for_each(Forwarder::half_open);
-    let request = |(number, key): (usize, &String)| match number % 2 {
-        0 => format!("set {key} 0 0 3\r\nnew\r\n"),
-        _ => format!("delete {key}\r\n"),
-    };
-    let begin = |request: String| {
-        let mut stream = connect(proxy.process.address());
-        stream.write_all(request.as_bytes()).expect("it reads");
-        stream
-    };
-    let waiting: Vec<_> = keys.iter().enumerate().map(request).map(begin).collect();
-    let is_new = |number: usize, answer: &str| match number % 2 {
-        0 => answer.contains("\r\nnew\r\n"),
-        _ => answer == "END\r\n",
-    };
-    let ask = |node: usize, key: &str| fleet.node(node).exchange(&format!("get {key}\r\n"));
-    let new = |node: usize| (0..KEYS).filter(|number| is_new(*number, &ask(node, &keys[*number]))).count();
-    proxy.process.wait_for(|| new(0) == KEYS, "the near copy has taken them");
-    drop((proxy, waiting));
-    assert_eq!([1, 2].map(new), [0, 0]);
-    let other = fleet.proxy("b", &[]);
+    let torn = Torn::new();
+    let other = torn.fleet.proxy("b", &["--mend-after", "0"]);
     let mut reader = other.client();
-    assert!(keys.iter().all(|key| client.fits(key, &reader.ask(&format!("get {key}")))), "its zone's copy has the old");
-    for admin in &admins[1..] {
-        let ran = output(&mut moneta(&["repair", &admins[0], admin, "--full", "--lag", "0", "--json"]));
+    let old =
+        torn.keys.iter().enumerate().filter(|(number, key)| !Torn::is_new(*number, &reader.ask(&format!("get {key}"))));
+    assert_eq!(old.count(), Torn::KEYS, "its zone's copy has the old");
+    for admin in &torn.admins[1..] {
+        let ran = output(&mut moneta(&["repair", &torn.admins[0], admin, "--full", "--lag", "0", "--json"]));
         let text = String::from_utf8_lossy(&ran.stdout);
         let report: serde_json::Value = serde_json::from_str(text.lines().last().expect("a line")).expect("JSON");
         let of = |name: &str| report[name].as_u64();
-        assert_eq!([of("older"), of("deleted")], [Some(KEYS as u64 / 2); 2], "{report}");
+        assert_eq!([of("older"), of("deleted")], [Some(Torn::KEYS as u64 / 2); 2], "{report}");
     }
-    assert_eq!([0, 1, 2].map(new), [KEYS; 3]);
-    assert!((0..KEYS).all(|number| is_new(number, &reader.ask(&format!("get {}", keys[number])))));
+    assert_eq!([0, 1, 2].map(|node| torn.new_on(node)), [Torn::KEYS; 3]);
+    assert!((0..Torn::KEYS).all(|number| Torn::is_new(number, &reader.ask(&format!("get {}", torn.keys[number])))));
+}
+
+/// Without a command: by a proxy that goes on, or by the one that is started in its place.
+#[test]
+fn what_a_killed_proxy_had_given_to_one_copy_alone_reaches_the_others() {
+    let torn = Torn::new();
+    let others = [torn.fleet.proxy("a", &MEND), torn.fleet.proxy("b", &MEND)];
+    others[0].process.wait_for(|| [0, 1, 2].map(|node| torn.new_on(node)) == [Torn::KEYS; 3], "all copies agree");
+    let sum = |name: &str| others.iter().map(|proxy| proxy.metric(name, "")).sum::<f64>();
+    others[0].process.wait_for(|| sum("cluster_mended_total") == 2.0 * Torn::KEYS as f64, "it was counted");
+    assert_eq!(sum("cluster_gone_total"), 1.0, "one of them compares");
+}
+
+#[test]
+fn all_copies_agree_after_proxies_were_killed_under_load() {
+    let fleet = Fleet::start();
+    let others = [fleet.proxy("b", &MEND), fleet.proxy("c", &MEND)];
+    let topology = fleet.folder.path().join("topology.toml");
+    let topology = topology.to_str().expect("plain");
+    for round in 0..3 {
+        let proxy = fleet.proxy("a", &MEND);
+        let (sender, written) = mpsc::channel();
+        let write = |number: usize, to: std::net::SocketAddr| {
+            let sender = sender.clone();
+            std::thread::spawn(move || {
+                let mut stream = connect(to);
+                // Until the proxy is gone.
+                for turn in 0.. {
+                    let value = "v".repeat(number * 3_000);
+                    let request = |key: usize| match (key + turn) % 3 {
+                        0 => format!("delete w{number}k{key}\r\n"),
+                        _ => format!("set w{number}k{key} 0 0 {}\r\n{value}\r\n", value.len()),
+                    };
+                    let requests: String = (0..40).map(request).collect();
+                    let mut answers = [0; 16 << 10];
+                    let is_sent = stream.write_all(requests.as_bytes()).is_ok();
+                    let is_open = is_sent && stream.read(&mut answers).is_ok_and(|length| length > 0);
+                    // The other proxies' clients end when all have written enough.
+                    if !is_open || sender.send(()).is_err() {
+                        return;
+                    }
+                }
+            })
+        };
+        let mut writers: Vec<_> = (0..4).map(|number| write(number, proxy.process.address())).collect();
+        writers.push(write(2, others[0].process.address()));
+        (0..100).for_each(|_| written.recv().expect("they write"));
+        drop(proxy);
+        drop(written);
+        writers.into_iter().for_each(|writer| writer.join().expect("it ends"));
+        for other in ["b", "c"] {
+            let agree = || {
+                let compared = output(&mut moneta(&["verify", "--topology", topology, "a", other, "--settle", "0.5"]));
+                compared.status.success()
+            };
+            others[0].process.wait_for(agree, &format!("the copies a and {other} agree in round {round}"));
+        }
+    }
 }

@@ -159,6 +159,11 @@ section! {
     HINT_RATE: Number<u32> = Opt::new("hint_rate", Number { min: 1, max: 10_000_000 }, || 5000)
         .live()
         .when("Lower where many proxies may have hints for one node at once.");
+
+    /// After how long without a word from another proxy of the app its last writes are compared on all copies, and given to those
+    /// that lack them; each proxy that lives makes it a second longer. 0: this proxy neither does that nor says that it lives.
+    MEND_AFTER: Milliseconds = Opt::new("mend_after", Milliseconds { min: 0, max: 120_000 }, || Duration::from_secs(40))
+        .when("The same for all proxies of an app. Shorter where copies must not differ for long after a proxy is killed.");
 }
 
 /// What the cluster store of the app `name` is told.
@@ -177,6 +182,7 @@ pub fn config(options: &Values, name: &str, allow_flush: bool) -> ClusterConfig 
         hint_bytes: options.get(&HINT_MEMORY),
         hint_dir: options.get(&HINT_DIR),
         hint_rate: options.get(&HINT_RATE),
+        mend_after: options.get(&MEND_AFTER),
         clock_skew_max: Duration::from_millis(cluster::skew_max(options)),
         allow_flush,
         ..ClusterConfig::new(name)
