@@ -20,7 +20,7 @@ pub struct Which {
 impl Which {
     /// Whether items of this key are wanted.
     pub fn has_key(&self, key: &[u8]) -> bool {
-        key.starts_with(&self.prefix) && self.buckets.is_none_or(|buckets| buckets.has(key))
+        (self.prefix.is_empty() || key.starts_with(&self.prefix)) && self.buckets.is_none_or(|buckets| buckets.has(key))
     }
 
     /// Whether items of some keys are not wanted.

@@ -82,7 +82,7 @@ impl Source for NodeSource {
                 Ok(Decoded::Partial { .. }) => needed = 1,
                 Ok(Decoded::Compressed(length)) => {
                     open.consume(length);
-                    open.seen = Bytes::new();
+                    open.dialogue.put_back(&std::mem::take(&mut open.seen));
                     open.inflated = Some(Inflated::new()?);
                     break;
                 }
@@ -141,28 +141,32 @@ fn refused(broken: Broken) -> SourceError {
 }
 
 impl Open {
-    /// What has come and was not consumed. Copied once, and not for each change.
+    /// What has come and was not consumed: all at once, and not for each change.
     fn seen(&mut self) -> &Bytes {
         if self.seen.is_empty() {
-            self.seen = Bytes::copy_from_slice(match &self.inflated {
-                Some(inflated) => &inflated.text[inflated.read..],
-                None => self.dialogue.buffered(),
-            });
+            self.seen = match &self.inflated {
+                Some(inflated) => Bytes::copy_from_slice(&inflated.text[inflated.read..]),
+                None => self.dialogue.take_buffered().into(),
+            };
         }
         &self.seen
     }
 
     fn consume(&mut self, bytes: usize) {
         self.seen.advance(bytes);
-        match &mut self.inflated {
-            Some(inflated) => inflated.read += bytes,
-            None => self.dialogue.consume(bytes),
+        if let Some(inflated) = &mut self.inflated {
+            inflated.read += bytes;
         }
     }
 
     fn wait_for(&mut self, bytes: usize) -> io::Result<()> {
-        self.seen = Bytes::new();
-        let Some(inflated) = &mut self.inflated else { return self.dialogue.wait_for(bytes) };
+        let rest = std::mem::take(&mut self.seen);
+        let Some(inflated) = &mut self.inflated else {
+            if !rest.is_empty() {
+                self.dialogue.put_back(&rest);
+            }
+            return self.dialogue.wait_for(bytes);
+        };
         inflated.text.drain(..std::mem::take(&mut inflated.read));
         let least = inflated.text.len() + bytes;
         while inflated.text.len() < least {
@@ -178,8 +182,9 @@ impl Open {
 
     fn pass_over(&mut self, mut bytes: usize) -> io::Result<()> {
         if self.inflated.is_none() {
-            self.seen = Bytes::new();
-            return self.dialogue.pass_over(bytes);
+            let here = bytes.min(self.seen.len());
+            self.seen.advance(here);
+            return self.dialogue.pass_over(bytes - here);
         }
         loop {
             let here = bytes.min(self.seen().len());

@@ -20,22 +20,53 @@ const MALFORMED: Broken = Broken("a line that is none of a feed");
 /// Longest key, in bytes.
 const KEY_MAX: usize = 250;
 
+/// Most bytes of the line of a set: its word, seven numbers of at most twenty digits, and its end.
+const SET_LINE_MAX: usize = 3 + 7 * 21 + 2;
+
+/// A line, put together where no growth need be looked for at each word.
+struct SetLine {
+    bytes: [u8; SET_LINE_MAX],
+    length: usize,
+}
+
+impl SetLine {
+    fn push(&mut self, word: &[u8]) {
+        self.bytes[self.length..][..word.len()].copy_from_slice(word);
+        self.length += word.len();
+    }
+
+    /// Adds a space and a number. Most are below ten.
+    fn put(&mut self, number: u64) {
+        match number {
+            0..=9 => self.push(&[b' ', b'0' + number as u8]),
+            _ => {
+                self.push(b" ");
+                self.push(itoa::Buffer::new().format(number).as_bytes());
+            }
+        }
+    }
+}
+
 /// Appends a change.
 pub fn write(change: &Change, out: &mut Vec<u8>) {
     // Writing to memory does not fail.
     let _ = match change {
         Change::Set(Set { key, meta, value, as_of }) => {
-            out.extend_from_slice(b"SET");
-            put(out, key.len() as u64);
+            let mut line = SetLine { bytes: [0; SET_LINE_MAX], length: 0 };
+            line.push(b"SET");
+            line.put(key.len() as u64);
             match value {
-                Some(value) => put(out, value.len() as u64),
-                None => out.extend_from_slice(b" -"),
+                Some(value) => line.put(value.len() as u64),
+                None => line.push(b" -"),
             }
             let (flags, expiry, stale) = (meta.flags.into(), meta.expiry.0.into(), meta.stale.into());
-            [meta.cas, flags, expiry, stale, as_of.unwrap_or(0)].into_iter().for_each(|field| put(out, field));
-            out.extend_from_slice(b"\r\n");
+            [meta.cas, flags, expiry, stale, as_of.unwrap_or(0)].into_iter().for_each(|field| line.put(field));
+            line.push(b"\r\n");
+            let value = value.as_deref().unwrap_or_default();
+            out.reserve(line.length + key.len() + value.len() + 2);
+            out.extend_from_slice(&line.bytes[..line.length]);
             out.extend_from_slice(key);
-            out.extend_from_slice(value.as_deref().unwrap_or_default());
+            out.extend_from_slice(value);
             out.write_all(b"\r\n")
         }
         Change::Delete { key, version } => {
@@ -55,12 +86,6 @@ pub fn write(change: &Change, out: &mut Vec<u8>) {
 pub fn write_mark(Mark { cursor, watermark, horizon, .. }: &Mark, out: &mut Vec<u8>) {
     // Writing to memory does not fail.
     let _ = write!(out, "AT {cursor} {watermark} {horizon}\r\n");
-}
-
-/// Appends a space and a number: these are most of what a change of a few bytes costs.
-fn put(out: &mut Vec<u8>, number: u64) {
-    out.push(b' ');
-    out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
 }
 
 /// What is at the front of what has come of a feed.
@@ -99,6 +124,10 @@ pub fn read(input: &Bytes, value_max: usize) -> Result<Decoded, Broken> {
         Ok(found) => found,
         Err(_) => return Ok(Decoded::Partial { needed: input.len() + 1 }),
     };
+    // Nearly all are these.
+    if let Some(words) = line.strip_prefix(b"SET ") {
+        return set(words, input, length, value_max);
+    }
     if tokens::error(line).is_some() {
         return Ok(Decoded::Refused(tokens::readable(line)));
     }
@@ -106,7 +135,6 @@ pub fn read(input: &Bytes, value_max: usize) -> Result<Decoded, Broken> {
     let word = next(&mut words).ok_or(MALFORMED)?;
     let mut argument = || next(&mut words).and_then(number).ok_or(MALFORMED);
     let change = match word {
-        b"SET" => return set(words, input, length, value_max),
         b"DELETE" => {
             let (key, version) = (argument()?, Version(argument()?));
             let Some((body, consumed)) = body(key, 0, &input[length..])? else {

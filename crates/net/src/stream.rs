@@ -12,6 +12,7 @@ use crate::certificate_names::CertificateNames;
 use crate::received::Received;
 use crate::tls::TlsSummary;
 use crate::transport::Transport;
+use crate::transport_error::TransportError;
 
 /// A connection that waits for bytes and for room to send: each time as long as its idle time-out, and over all until its
 /// deadline. A wait that is too long fails with [`io::ErrorKind::TimedOut`].
@@ -50,6 +51,29 @@ impl Stream {
     pub fn is_readable(&self) -> bool {
         let mut waited = [PollFd::new(&self.transport, PollFlags::IN)];
         rustix::event::poll(&mut waited, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
+    }
+
+    /// Reads once into the spare room of `buffer`, which has some and need not be zeroed for that. 0 bytes: the end.
+    ///
+    /// # Errors
+    /// As of [`Read::read`].
+    pub fn read_more(&mut self, buffer: &mut Vec<u8>) -> io::Result<usize> {
+        self.receive(|transport| transport.receive(buffer))
+    }
+
+    fn receive(
+        &mut self,
+        mut once: impl FnMut(&mut Transport) -> Result<Received, TransportError>,
+    ) -> io::Result<usize> {
+        loop {
+            self.prepare(Timeout::Recv)?;
+            match once(&mut self.transport)? {
+                Received::Some { bytes: 0, .. } => {}
+                Received::Some { bytes, .. } => return Ok(bytes),
+                Received::End => return Ok(0),
+                Received::Nothing => return Err(self.waited()),
+            }
+        }
     }
 
     /// Whether reads and writes wait. Where they do not, they fail with [`io::ErrorKind::WouldBlock`].
@@ -114,15 +138,7 @@ impl Read for Stream {
         if buffer.is_empty() {
             return Ok(0);
         }
-        loop {
-            self.prepare(Timeout::Recv)?;
-            match self.transport.receive_into(buffer)? {
-                Received::Some { bytes: 0, .. } => {}
-                Received::Some { bytes, .. } => return Ok(bytes),
-                Received::End => return Ok(0),
-                Received::Nothing => return Err(self.waited()),
-            }
-        }
+        self.receive(|transport| transport.receive_into(buffer))
     }
 }
 

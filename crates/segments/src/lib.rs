@@ -7,7 +7,7 @@
 //! ```text
 //! ┌ "MNTSEG" 0 1 · length u32 · header, JSON · XXH3 of it u64
 //! │ block: "MBLK" · stored u32 · raw u32 · records u32 · time read u64 · XXH3 u64 (all before it, and what is stored) · stored bytes
-//! │ block …                                               raw bytes are at most 1 MiB, or one record; perhaps by zstd
+//! │ block …                                               raw bytes are at most 256 KiB, or one record; perhaps by zstd
 //! └ "MFTR" · length u32 · footer, JSON · XXH3 of it u64
 //! ```
 //!

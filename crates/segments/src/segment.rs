@@ -7,6 +7,7 @@ use blake3::Hasher;
 use bytes::Bytes;
 use moneta_store::feed::Change;
 use serde::{Deserialize, Serialize};
+use zstd::bulk::{Compressor, Decompressor};
 
 use crate::checksum;
 use crate::error::SegmentError;
@@ -17,8 +18,9 @@ const FORM: u8 = 1;
 const BLOCK: u32 = u32::from_le_bytes(*b"MBLK");
 const FOOTER: u32 = u32::from_le_bytes(*b"MFTR");
 
-/// Raw bytes after which a block is written. A larger record has a block of its own.
-pub const BLOCK_BYTES: usize = 1 << 20;
+/// Raw bytes after which a block is written. A larger record has a block of its own. A block is read three times, for its checksum,
+/// the hash and the archive: this much stays in a core's second cache meanwhile.
+pub const BLOCK_BYTES: usize = 256 << 10;
 
 /// Bytes of a block before what it stores.
 const BLOCK_HEAD: usize = 32;
@@ -96,7 +98,7 @@ pub struct Footer {
 /// Writes a segment.
 pub struct SegmentWriter<W: Write> {
     out: Hashed<W>,
-    compresses: bool,
+    compressor: Option<Compressor<'static>>,
     block: Vec<u8>,
     records: u32,
     /// When the first record of the block was read, Unix milliseconds.
@@ -117,8 +119,8 @@ impl<W: Write> SegmentWriter<W> {
         head.push(FORM);
         push_json(&json, &mut head);
         out.write(&head)?;
-        let compresses = header.compression == "zstd";
-        Ok(Self { out, compresses, block: Vec::new(), records: 0, read_at: 0, counts: Counts::default() })
+        let compressor = (header.compression == "zstd").then(|| Compressor::new(LEVEL)).transpose()?;
+        Ok(Self { out, compressor, block: Vec::new(), records: 0, read_at: 0, counts: Counts::default() })
     }
 
     /// Adds a change that was read at this moment, Unix milliseconds.
@@ -168,7 +170,7 @@ impl<W: Write> SegmentWriter<W> {
         if self.records == 0 {
             return Ok(());
         }
-        let compressed = if self.compresses { Some(zstd::bulk::compress(&self.block, LEVEL)?) } else { None };
+        let compressed = self.compressor.as_mut().map(|compressor| compressor.compress(&self.block)).transpose()?;
         let stored = compressed.as_deref().unwrap_or(&self.block);
         let length = |bytes: &[u8]| u32::try_from(bytes.len()).map_err(io::Error::other);
         let mut head = Vec::with_capacity(BLOCK_HEAD);
@@ -225,6 +227,7 @@ pub struct SegmentReader<R: Read> {
     input: R,
     hash: Hasher,
     header: Header,
+    decompressor: Option<Decompressor<'static>>,
     /// Raw bytes of a block that are taken.
     block_max: usize,
     counts: Counts,
@@ -251,8 +254,10 @@ impl<R: Read> SegmentReader<R> {
         if !matches!(header.compression.as_str(), "" | "zstd") {
             return Err(SegmentError::damaged(name, format!("it is compressed by {}", header.compression)));
         }
+        let decompressor = (header.compression == "zstd").then(Decompressor::new).transpose();
+        let decompressor = decompressor.map_err(|error| SegmentError::archive(name, error))?;
         let name = name.to_owned();
-        Ok(Self { name, input, hash, header, block_max, counts: Counts::default(), footer: None })
+        Ok(Self { name, input, hash, header, decompressor, block_max, counts: Counts::default(), footer: None })
     }
 
     /// What the changes are of.
@@ -313,8 +318,9 @@ impl<R: Read> SegmentReader<R> {
         }
         self.hash.update(&head);
         self.hash.update(&bytes);
-        if self.header.compression == "zstd" {
-            bytes = zstd::bulk::decompress(&bytes, raw).map_err(|error| self.damaged(&error.to_string()))?;
+        if let Some(decompressor) = &mut self.decompressor {
+            let decompressed = decompressor.decompress(&bytes, raw);
+            bytes = decompressed.map_err(|error| self.damaged(&error.to_string()))?;
         }
         if bytes.len() != raw {
             return Err(self.damaged("a block has another length than it says"));

@@ -1,7 +1,7 @@
 //! A blocking dialogue with a server, for tools: requests are sent in batches, answers read in order.
 
 use std::collections::VecDeque;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
 use super::answer::{Answer, Decoded};
@@ -55,18 +55,20 @@ pub struct Dialogue {
     due: VecDeque<Expect>,
     number: u32,
     timeout: Option<Duration>,
-    /// Bytes that the next call receives at most, unless more are lacking.
+    /// Room for the next call, unless more are lacking.
     room: usize,
 }
 
 /// Bytes a second that come of a large value at least.
 const SLOWEST: usize = 64 << 10;
 /// Bytes that the buffer of what came keeps.
-const KEPT: usize = 256 << 10;
-/// Bytes that one call receives at most, where answers are short. The room is zeroed before each call.
+const KEPT: usize = 512 << 10;
+/// Room that the buffer has before each call, at least, where answers are short.
 const ROOM: usize = 4 << 10;
-/// The same as long as what comes fills its room.
-const LARGE_ROOM: usize = 64 << 10;
+/// The same as long as what comes fills its room: what a node sends of its feed at once.
+const LARGE_ROOM: usize = 256 << 10;
+/// What comes of a stream is handed out in its buffer if it fills at least this part of it.
+const FILLED: usize = 4;
 
 impl Dialogue {
     /// Connects and finds out what the server speaks, unless told; the server has the endpoint's idle time-out for that. Later,
@@ -371,6 +373,25 @@ impl Dialogue {
         assert!(self.read <= self.input.len(), "what is consumed has come");
     }
 
+    /// Takes what has come, as the buffer that it came into if it fills much of that: a copy costs as much as receiving it.
+    pub fn take_buffered(&mut self) -> Vec<u8> {
+        self.input.drain(..std::mem::take(&mut self.read));
+        if self.input.len() >= self.input.capacity() / FILLED {
+            return std::mem::take(&mut self.input);
+        }
+        let taken = self.input.clone();
+        self.input.clear();
+        taken
+    }
+
+    /// Puts back the end of what was taken last, of which more has to come. Nothing else may have come.
+    pub fn put_back(&mut self, rest: &[u8]) {
+        debug_assert!(self.buffered().is_empty(), "what was taken is before what comes");
+        self.input.clear();
+        self.read = 0;
+        self.input.extend_from_slice(rest);
+    }
+
     /// Whether more has come than [`Dialogue::buffered`] shows, or the connection has ended.
     pub fn has_more(&self) -> bool {
         self.stream.is_readable()
@@ -410,22 +431,18 @@ impl Dialogue {
         }
         let mut come = 0;
         while come < lacking {
-            let start = self.input.len();
             let room = self.room.max((lacking - come).min(1 << 20));
-            self.input.resize(start + room, 0);
-            let read = self.stream.read(&mut self.input[start..]);
-            let bytes = read.as_ref().copied().unwrap_or(0);
-            self.input.truncate(start + bytes);
-            if bytes == room {
+            self.input.reserve(room);
+            let bytes = self.stream.read_more(&mut self.input)?;
+            if bytes == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            if bytes >= room {
                 self.room = LARGE_ROOM;
             } else if bytes < ROOM {
                 self.room = ROOM;
             }
-            match read {
-                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                Ok(bytes) => come += bytes,
-                Err(error) => return Err(error),
-            }
+            come += bytes;
         }
         Ok(())
     }
