@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
 """What moving items in bulk costs, on the machine that this runs on (docs/bulk.md has figures).
 
-    scripts/measure-bulk.py PROGRAM [ssd] [dead] [memcached] [ring] [--items N]
+    scripts/measure-bulk.py PROGRAM [ssd] [dead] [memcached] [ring] [--items N] [--rounds N]
 
 ssd        a node on SSD dumped to nowhere, beside what fio reads from the same file; CPU seconds a GB, of node and dumper
 dead       the same where half of the log is dead: bytes that are told over those that live
 memcached  a dump of a memcached of 300,000 items of 500 B, as Cachemover was measured
 ring       three nodes copied to five beside gets, sets and deletes at a fixed rate; then both compared
+
+ssd and memcached are medians of --rounds dumps of the same server. Where a job waits, as `moneta dump --json` tells it, is printed
+after each.
 """
 
 import argparse
@@ -115,25 +118,43 @@ def fio(path):
     return json.loads(text[text.index("{") :])["jobs"][0]["read"]["bw_bytes"]
 
 
+def median(numbers):
+    return sorted(numbers)[len(numbers) // 2]
+
+
+def stages(name, report, phase="base"):
+    """The rates by stage of a report, in words."""
+    of = report["stages"][phase]
+    time_of = ", ".join(f"{what} {share:.0%}" for what, share in of["time"].items())
+    passed = (f"{what} {of[what]['items_per_s']:,}/s, {of[what]['bytes_per_s'] / 1e6:.1f} MB/s" for what in ("read", "written"))
+    print(f"{name}: {'; '.join(passed)}; time: {time_of}; limited by {of['limit']}")
+
+
 def tier(folder, bytes_live):
     size = bytes_live * 2 // (1 << 20) + 256
     return ["--flash", f"{folder}/tier:{size}m", "-m", "64"]
 
 
-def ssd(program, items, folder):
+def ssd(args, folder):
+    program, items = args.program, args.items
     live = items * (VALUE + 11)
     with node(program, *tier(folder, live)) as server:
         fill(server.port, range(items), VALUE)
         time.sleep(SETTLED)
-        wall, cpu, of_node, report = dump(program, server, server.port)
+        rounds = [dump(program, server, server.port) for _ in range(args.rounds)]
+    report = rounds[-1][3]
+    wall, cpu, of_node = (median([one[number] for one in rounds]) for number in range(3))
+    both = sorted(one[1] + one[2] for one in rounds)
     read = report["base"]["bytes"]
     device = fio(next(path for path in Path(folder).rglob("*") if path.is_file() and path.stat().st_size > live))
     cores = (cpu + of_node) / wall
     print(f"ssd: {items} items of {VALUE} B by {report['by']}: {read / wall / 1e6:.0f} MB/s, fio {device / 1e6:.0f} MB/s: {read / wall / device:.2f} of it")
-    print(f"ssd: {cores:.2f} of {os.cpu_count()} cores busy; CPU-s a GB: node {of_node / read * 1e9:.2f}, dumper {cpu / read * 1e9:.2f}, both {(cpu + of_node) / read * 1e9:.2f} (at most 1.5)")
+    print(f"ssd: {cores:.2f} of {os.cpu_count()} cores busy; CPU-s a GB: node {of_node / read * 1e9:.2f}, dumper {cpu / read * 1e9:.2f}, both {median(both) / read * 1e9:.2f}, {both[0] / read * 1e9:.2f} to {both[-1] / read * 1e9:.2f} in {len(both)} rounds (at most 1.5)")
+    stages("ssd", report)
 
 
-def dead(program, items, folder):
+def dead(args, folder):
+    program, items = args.program, args.items
     live = items * (VALUE + 11)
     with node(program, *tier(folder, live * 2)) as server:
         fill(server.port, range(items), VALUE)
@@ -144,18 +165,27 @@ def dead(program, items, folder):
     print(f"dead: half of the log: {base['items']} items told of {items}, {base['bytes'] / live:.3f} of the live bytes (at most 1.05)")
 
 
-def memcached(program, _, folder):
-    path = f"{folder}/memcached"
+def memcached(args, folder):
+    program = args.program
     items, size = 300_000, 500
     port = free_port()
     user = ["-u", "root"] if os.geteuid() == 0 else []
     with Process("memcached", "-l", "127.0.0.1", "-p", port, "-U", 0, "-m", 1024, "-t", 2, *user, port=port) as server:
         fill(port, range(items), size)
-        before = server.cpu()
-        wall, cpu, report = run(program, "dump", f"127.0.0.1:{port}", "--into", path, "--no-compression", "--json")
-        of_server = server.cpu() - before
-    lost = items - report["base"]["items"]
-    print(f"memcached: {items} items of {size} B: {wall:.2f} s, {cpu:.2f} s CPU (Cachemover, elsewhere: 2.17 s, 2.14 s CPU), {lost} lost; memcached {of_server:.2f} s CPU")
+        rounds = []
+        for number in range(args.rounds):
+            into, before = f"{folder}/memcached{number}", server.cpu()
+            done = run(program, "dump", f"127.0.0.1:{port}", "--into", into, "--no-compression", "--json")
+            rounds.append((*done[:2], server.cpu() - before, done[2]))
+            shutil.rmtree(into)
+    wall, cpu, of_server = (median([one[number] for one in rounds]) for number in range(3))
+    report = rounds[-1][3]
+    lost = max(items - one[3]["base"]["items"] for one in rounds)
+    rate = report["base"]["bytes"] / wall / 1e6
+    walls = sorted(one[0] for one in rounds)
+    print(f"memcached: {items} items of {size} B: {wall:.2f} s ({walls[0]:.2f} to {walls[-1]:.2f}), {cpu:.2f} s CPU, {rate:.0f} MB/s, at most {lost} lost; memcached {of_server:.2f} s CPU")
+    print("memcached: Cachemover, elsewhere: 2.17 s, 2.14 s CPU, 13 to 28 lost; at most 350 MB/s an instance")
+    stages("memcached", report)
 
 
 def topology(path, epoch, replicas):
@@ -170,19 +200,20 @@ def topology(path, epoch, replicas):
     new.rename(path)
 
 
-def load(program, port, items, *more):
+def load(args, port, *more):
     """Gets, sets and deletes at a fixed rate; milliseconds of their p99, from when each was due."""
     with tempfile.NamedTemporaryFile() as out:
-        mix = ["--mix", "get=80,set=15,delete=5", "--keys", items, "--value-size", VALUE, "--rate", RATE]
-        command = [program, "bench", "--server", f"127.0.0.1:{port}", *mix, "--connections", 8, "--threads", 1]
+        mix = ["--mix", "get=80,set=15,delete=5", "--keys", args.items, "--value-size", args.value_size, "--rate", RATE]
+        command = [args.program, "bench", "--server", f"127.0.0.1:{port}", *mix, "--connections", 8, "--threads", 1]
         command += ["--duration", SECONDS, "--quiet", "--json", out.name, *more]
         subprocess.run([str(word) for word in command], check=True, stdout=subprocess.DEVNULL)
         return json.loads(Path(out.name).read_text())["latency"]["p99"] / 1000
 
 
-def ring(program, items, folder):
-    path, begun = f"{folder}/topology.toml", time.time()
-    memory = items * (VALUE + 300) // 2 // (1 << 20) + 256
+def ring(args, folder):
+    program, items = args.program, args.items
+    path = f"{folder}/topology.toml"
+    memory = items * (args.value_size + 150) // 2 // (1 << 20) + 256
     own = ["--admin", "off", "--threads", 1, "--cluster", "-m", memory, "--feed-memory", 5]
     ports = {"a": [free_port() for _ in range(3)], "b": [free_port() for _ in range(5)]}
     with ExitStack() as stack:
@@ -192,18 +223,19 @@ def ring(program, items, folder):
         port = free_port()
         proxy = ["proxy", "-p", port, "--admin", "off", "--topology", path, "--zone", "a", "--writer-id", 9]
         stack.enter_context(Process(program, *proxy, port=port))
-        load(program, port, items, "--fill")
-        quiet = load(program, port, items)
+        load(args, port, "--fill")
+        quiet = median([load(args, port) for _ in range(3)])
         topology(path, 2, ports)
         time.sleep(5)
         copy = [program, "copy", "--from", "a", "--to", "b", "--topology", path, "--follow", "--json"]
-        copy += ["--rate", "50m", "--p99-limit", "1.5"]
+        copy += ["--operations", args.operations, "--p99-limit", "1.5"]
+        copy = [str(word) for word in copy]
         with tempfile.TemporaryFile("w+") as notes, tempfile.TemporaryFile("w+") as out:
             begun = time.time()
             copying = subprocess.Popen(copy, stdout=out, stderr=notes)
             beside, ended = [], None
             while ended is None:
-                beside.append(load(program, port, items))
+                beside.append(load(args, port))
                 told = Path(f"/proc/self/fd/{notes.fileno()}").read_text()
                 if told.count("all that it held is copied") == len(ports["a"]):
                     ended = time.time()
@@ -217,8 +249,9 @@ def ring(program, items, folder):
         verify = [program, "verify", "a", "b", "--topology", path]
         verified = subprocess.run([str(word) for word in verify], stdout=subprocess.PIPE, text=True)
     base, changes = report["base"], report["changes"]
-    print(f"ring: {base['items']} items and {changes['items'] + changes['deletes']} changes in at most {ended - begun:.0f} s, beside {RATE} requests a second")
+    print(f"ring: {base['items']} items and {changes['items'] + changes['deletes']} changes in at most {ended - begun:.0f} s, beside {RATE} requests a second; {args.value_size} B")
     ratios = ", ".join(f"{one / quiet:.2f}" for one in beside)
+    stages("ring", report)
     print(f"ring: p99 in quiet {quiet:.2f} ms, beside it so many times that, by {SECONDS} s: {ratios} (at most 1.5)")
     print(f"ring: moneta verify ends with {verified.returncode}: {verified.stdout.splitlines()[0] if verified.stdout else ''}")
 
@@ -229,11 +262,14 @@ def main():
     parser.add_argument("program")
     parser.add_argument("what", nargs="*", choices=[[], *all_of], default=[])
     parser.add_argument("--items", type=int, default=1_000_000)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--value-size", type=int, default=VALUE, help="bytes of a value of ring [default: %(default)s]")
+    parser.add_argument("--operations", type=int, default=60_000, help="items a second that ring copies at most [default: %(default)s]")
     parser.add_argument("--dir", help="where the tier lies [default: a temporary directory]")
     args = parser.parse_args()
     for what in args.what or all_of:
         with tempfile.TemporaryDirectory(dir=args.dir) as folder:
-            all_of[what](args.program, args.items, folder)
+            all_of[what](args, folder)
             sys.stdout.flush()
 
 
