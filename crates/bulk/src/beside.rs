@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::stages::Stages;
 use crate::watch::{Counts, Watch};
 
 /// Watches such changes.
@@ -34,6 +35,12 @@ impl Watch for Beside<'_> {
     fn progress(&self, counts: Counts) {
         if self.is_alone.load(Ordering::Relaxed) {
             self.watch.progress(counts);
+        }
+    }
+
+    fn stages(&self, stages: &Stages) {
+        if self.is_alone.load(Ordering::Relaxed) {
+            self.watch.stages(stages);
         }
     }
 

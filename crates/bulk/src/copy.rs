@@ -16,6 +16,7 @@ use crate::metered::{Metered, Moment};
 use crate::passage::{Checkpoint, Ended, Gaps, Passage};
 use crate::populating::{CLOCKS, ON_THE_WAY};
 use crate::server::Server;
+use crate::stages::Phases;
 use crate::target::{Place, TargetSink, Written};
 use crate::throttle::Throttle;
 use crate::walk::WalkSource;
@@ -63,6 +64,8 @@ pub struct Copied {
     pub changes: Counts,
     /// What became of both.
     pub written: Written,
+    /// How fast that was, by stage.
+    pub stages: Phases,
 }
 
 /// Copies what all sources hold, or with changes until it is stopped. Each source is read once, on a thread of its own.
@@ -105,8 +108,13 @@ pub fn copy(config: &CopyConfig, watch: &dyn Watch) -> Result<Copied, BulkError>
         let panicked = || BulkError::Archive("a thread that copied has panicked".to_owned());
         threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| Err(panicked()))).collect()
     });
-    let mut copied =
-        Copied { done: true, base: job.base.counts(), changes: job.changes.counts(), written: Written::default() };
+    let mut copied = Copied {
+        done: true,
+        base: job.base.counts(),
+        changes: job.changes.counts(),
+        written: Written::default(),
+        stages: Phases { base: job.base.stages().rates(), changes: job.changes.stages().rates() },
+    };
     for ended in ended {
         let (done, written) = ended?;
         copied.done &= done;

@@ -25,6 +25,7 @@ use crate::metered::{Metered, Moment};
 use crate::moment::millis;
 use crate::passage::{Checkpoint, Ended, Gaps, Passage};
 use crate::server::Server;
+use crate::stages::{Phases, Timed};
 use crate::throttle::Throttle;
 use crate::walk::WalkSource;
 use crate::watch::{Counters, Counts, Watch};
@@ -87,6 +88,8 @@ pub struct Dumped {
     pub base: Counts,
     /// What this run read of changes.
     pub changes: Counts,
+    /// How fast that was, by stage.
+    pub stages: Phases,
 }
 
 /// Dumps a server until all is there, or with changes until it is stopped. Only one process may dump into an archive.
@@ -94,7 +97,7 @@ pub struct Dumped {
 /// # Errors
 /// If the server does not answer, the archive does not take it or has a dump of something else, or changes are missing.
 pub fn dump(config: &DumpConfig, archive: &Arc<dyn Archive>, watch: &dyn Watch) -> Result<Dumped, BulkError> {
-    let server = Server::look(&config.node)?;
+    let (server, archive) = (Server::look(&config.node)?, &Timed::archive(archive));
     let name = format!("{}{}", config.name.clone().unwrap_or_else(|| server.name()), config.which);
     // The changes beside a base have a bound to themselves, or they would wait for it, and the log would not.
     let throttles = [config.rate.throttle(), config.rate.throttle()];
@@ -108,7 +111,7 @@ pub fn dump(config: &DumpConfig, archive: &Arc<dyn Archive>, watch: &dyn Watch) 
     match base.done().map(|done| done.to.clone()) {
         Some(to) if config.follow => {
             watch.phase("changes", None);
-            dumped.changes = job.follow(&to, &Counters::default(), &AtomicBool::new(false))?;
+            job.follow_alone(&to, &mut dumped)?;
         }
         Some(_) => watch.note("the base is there: nothing to do"),
         None => job.base(base, &mut dumped)?,
@@ -202,12 +205,13 @@ impl Job<'_> {
             let passage = self.passage(&counters, Gaps::EndUnlessBefore, &nothing);
             let (sink, ended) = passage.run(self.feed(false, &counters), self.end(base, false, None), from, false);
             dumped.base = counters.counts();
+            dumped.stages.base = counters.stages().rates();
             match ended? {
                 Ended::Over => {
                     let to = sink.finish(None, 0)?;
                     if self.config.follow {
                         self.watch.phase("changes", None);
-                        dumped.changes = self.follow(&to, &Counters::default(), &nothing)?;
+                        self.follow_alone(&to, dumped)?;
                     }
                     return Ok(());
                 }
@@ -277,7 +281,17 @@ impl Job<'_> {
         });
         dumped.base = Counts { replaced: 0, ..counters.counts() };
         dumped.changes = changed.counts();
+        dumped.stages.base = counters.stages().rates();
+        dumped.stages.changes = changed.stages().rates();
         dumped.done = ended?;
+        Ok(())
+    }
+
+    /// Changes after a base that is done.
+    fn follow_alone(&self, from: &str, dumped: &mut Dumped) -> Result<(), BulkError> {
+        let counters = Counters::default();
+        dumped.changes = self.follow(from, &counters, &AtomicBool::new(false))?;
+        dumped.stages.changes = counters.stages().rates();
         Ok(())
     }
 

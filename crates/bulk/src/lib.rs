@@ -20,6 +20,7 @@
 //! | [`create`], [`target`] | where items go: nodes, each key to its own |
 //! | [`throttle`], [`law`], [`governor`] | how fast a job goes, and who is to make it go slower |
 //! | `lives` | whether targets still have what they were given |
+//! | [`stages`] | where its time goes |
 //! | `passage`, `beside` | one run of the pump, and one beside another |
 //! | `populating`, `share` | several processes that populate from one archive |
 //! | [`mod@dump`], [`mod@populate`], [`mod@copy`] | the jobs |
@@ -42,6 +43,7 @@ mod populating;
 mod queue;
 pub mod server;
 mod share;
+pub mod stages;
 pub mod target;
 pub mod throttle;
 mod values;
@@ -56,6 +58,7 @@ pub use governor::RateConfig;
 pub use populate::populate;
 pub use populating::{PopulateConfig, Populated, Share};
 pub use server::{Life, Server};
+pub use stages::Stages;
 pub use target::{Place, Written};
 pub use throttle::Throttle;
 pub use walk::WalkSource;

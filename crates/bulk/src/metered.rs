@@ -1,11 +1,13 @@
 //! A source whose changes are counted, and trimmed to what is wanted of them.
 
+use std::mem::take;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use moneta_feed::{Begin, Change, Line, Next, Set, Source, SourceError};
+use moneta_feed::{Begin, Change, Line, Next, Source, SourceError};
 
 use crate::moment::millis;
+use crate::stages::{For, waiting};
 use crate::throttle::{Advance, Throttle};
 use crate::watch::{Counted, Counters};
 use crate::which::Which;
@@ -66,30 +68,26 @@ impl<S: Source> Metered<S> {
         false
     }
 
-    fn trimmed(&self, change: Change) -> Change {
+    /// In place: moving changes on costs as much as copying small values.
+    fn trim(&self, change: &mut Change) {
         match change {
             Change::Set(set) if !self.which.lives_on(set.meta.expiry.0) => {
                 self.counters.add(Counted::ShortLived);
-                self.deleted(Change::Delete { key: set.key, version: set.meta.version() })
+                *change = self.deleted(Change::Delete { key: take(&mut set.key), version: set.meta.version() });
             }
-            Change::Set(Set { key, meta, value, as_of }) => {
-                let as_of = match self.moment {
-                    Moment::Told => as_of,
-                    Moment::Current => None,
-                    Moment::Before(margin) => Some(as_of.unwrap_or_else(millis).saturating_sub(margin)),
-                };
-                if as_of.is_some() && self.moment == Moment::Told {
-                    self.counters.add(Counted::Replaced);
+            Change::Set(set) => {
+                match self.moment {
+                    Moment::Told if set.as_of.is_some() => self.counters.add(Counted::Replaced),
+                    Moment::Told => {}
+                    Moment::Current => set.as_of = None,
+                    Moment::Before(margin) => {
+                        set.as_of = Some(set.as_of.unwrap_or_else(millis).saturating_sub(margin));
+                    }
                 }
-                let change = Change::Set(Set { key, meta, value, as_of });
                 self.counters.add(Counted::Item(change.size() as u64));
-                change
             }
-            Change::Delete { .. } => self.deleted(change),
-            Change::Flush(_) | Change::Gap(_) | Change::Lost { .. } => {
-                self.counters.add(Counted::Other);
-                change
-            }
+            Change::Delete { .. } => self.counters.add(Counted::Delete(change.size() as u64)),
+            Change::Flush(_) | Change::Gap(_) | Change::Lost { .. } => self.counters.add(Counted::Other),
         }
     }
 
@@ -127,10 +125,10 @@ impl<S: Source> Source for Metered<S> {
 
     fn wait(&mut self, bytes: usize) -> Result<(), SourceError> {
         if !self.is_held {
-            return self.source.wait(bytes);
+            return waiting(For::Source, || self.source.wait(bytes));
         }
         let pause = self.throttle.left().min(PAUSE);
-        sleep(pause);
+        waiting(For::Bound, || sleep(pause));
         if let Some(advance) = &mut self.follows {
             advance.held(pause);
         }
@@ -145,16 +143,19 @@ impl<S: Source> Source for Metered<S> {
 impl<S: Source> Metered<S> {
     fn passed_on(&mut self) -> Result<Next, SourceError> {
         loop {
-            return Ok(match self.source.next()? {
-                Next::Line(Line::Change(change)) if !self.is_wanted(&change) => continue,
-                Next::Line(Line::Change(change)) => Next::Line(Line::Change(self.trimmed(change))),
-                Next::Oversized { key, .. } if !self.which.has_key(&key) => continue,
+            let mut next = self.source.next()?;
+            match &mut next {
+                Next::Line(Line::Change(change)) if !self.is_wanted(change) => continue,
+                Next::Line(Line::Change(change)) => self.trim(change),
+                Next::Oversized { key, .. } if !self.which.has_key(key) => continue,
                 Next::Oversized { key, version } => {
                     self.counters.add(Counted::TooLarge);
-                    Next::Line(Line::Change(self.deleted(Change::Delete { key, version })))
+                    let (key, version) = (take(key), *version);
+                    next = Next::Line(Line::Change(self.deleted(Change::Delete { key, version })));
                 }
-                other => other,
-            });
+                _ => {}
+            }
+            return Ok(next);
         }
     }
 }

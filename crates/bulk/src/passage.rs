@@ -1,17 +1,18 @@
 //! One run of the pump, and who owns it.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use moneta_feed::{
-    Begin, Change, Gap, GapCause, Mark, Owner, Pump, PumpError, Rate, Settings, Sink, Source, SourceError,
+    Begin, Change, Gap, GapCause, Mark, Owner, Pump, PumpError, Rate, Settings, Sink, SinkError, Source, SourceError,
 };
 use moneta_store::Version;
 
 use crate::error::BulkError;
+use crate::stages::{Lap, Meter};
 use crate::watch::{Counters, Watch};
 
 /// Changes that are handed to a sink at once.
@@ -88,6 +89,7 @@ impl Passage<'_> {
             large: None,
             large_bytes: usize::MAX,
         };
+        let sink = Given { sink, meter: self.counters.meter().clone(), given: (0, 0) };
         let mut pump = Pump::new(source, sink, settings, Rate::default(), place, 0);
         let mut owner = RunOwner {
             passage: &self,
@@ -96,18 +98,19 @@ impl Passage<'_> {
             failed: 0,
             told: Cell::new(Instant::now()),
             asked: Cell::new(0),
+            lap: RefCell::new(Lap::begin()),
             raised: false,
         };
         let ended = pump.run(&mut owner);
         let gap = owner.gap;
-        self.watch.progress(self.counters.counts());
+        owner.tell();
         let ended = match (ended, gap) {
             (Err(source), _) => Err(BulkError::Pump { what: self.from.to_owned(), source }),
             (Ok(()), Some(gap)) => Ok(Ended::Gap(gap)),
             (Ok(()), None) if self.is_stopped() => Ok(Ended::Stopped),
             (Ok(()), None) => Ok(Ended::Over),
         };
-        (pump.into_sink(), ended)
+        (pump.into_sink().sink, ended)
     }
 
     fn is_stopped(&self) -> bool {
@@ -132,17 +135,28 @@ struct RunOwner<'a, 'p> {
     told: Cell<Instant>,
     /// How often it was asked whether it is over.
     asked: Cell<u32>,
+    /// Since when its time is not in the meter.
+    lap: RefCell<Lap>,
     /// It was said that the bound gave way.
     raised: bool,
 }
 
-impl<K: Checkpoint> Owner<K> for RunOwner<'_, '_> {
+impl RunOwner<'_, '_> {
+    fn tell(&self) {
+        let Passage { watch, counters, .. } = self.passage;
+        counters.meter().lap(&mut self.lap.borrow_mut());
+        watch.progress(counters.counts());
+        watch.stages(&counters.stages());
+    }
+}
+
+impl<K: Checkpoint> Owner<Given<K>> for RunOwner<'_, '_> {
     fn is_over(&self) -> bool {
         // Here, and not at marks: a list of keys has few.
         self.asked.set(self.asked.get().wrapping_add(1));
         if self.asked.get().is_multiple_of(LOOKS) && self.told.get().elapsed() >= TELL_EVERY {
             self.told.set(Instant::now());
-            self.passage.watch.progress(self.passage.counters.counts());
+            self.tell();
         }
         self.gap.is_some() || self.passage.is_stopped()
     }
@@ -155,7 +169,7 @@ impl<K: Checkpoint> Owner<K> for RunOwner<'_, '_> {
 
     fn lost(&mut self, _: u64) {}
 
-    fn reached(&mut self, mark: &Mark, sink: &mut K) -> Result<(), PumpError> {
+    fn reached(&mut self, mark: &Mark, Given { sink, .. }: &mut Given<K>) -> Result<(), PumpError> {
         if self.failed > 0 {
             self.passage.watch.note(&format!("{} answers again", self.passage.from));
             self.failed = 0;
@@ -189,5 +203,41 @@ impl<K: Checkpoint> Owner<K> for RunOwner<'_, '_> {
         self.failed += 1;
         sleep(RETRY);
         true
+    }
+}
+
+/// A sink, and what it was given that has not ended.
+struct Given<K> {
+    sink: K,
+    meter: Meter,
+    /// Items and deletes, and their bytes.
+    given: (u64, u64),
+}
+
+impl<K> Given<K> {
+    /// All before `given` has ended.
+    fn ended(&mut self, given: (u64, u64)) {
+        let (items, bytes) = std::mem::replace(&mut self.given, given);
+        self.meter.wrote(items, bytes);
+    }
+}
+
+impl<K: Sink> Sink for Given<K> {
+    fn take(&mut self, changes: Vec<Change>) -> Result<(), SinkError> {
+        let items = changes.iter().filter(|change| change.key().is_some()).count();
+        let bytes = changes.iter().map(Change::size).sum::<usize>();
+        self.sink.take(changes)?;
+        self.ended((items as u64, bytes as u64));
+        Ok(())
+    }
+
+    fn settle(&mut self) -> Result<(), SinkError> {
+        self.sink.settle()?;
+        self.ended((0, 0));
+        Ok(())
+    }
+
+    fn take_lacks(&mut self) -> bool {
+        self.sink.take_lacks()
     }
 }

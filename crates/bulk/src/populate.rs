@@ -15,6 +15,7 @@ use crate::passage::Ended;
 use crate::populating::{Job, Keep, PopulateConfig, Populated, Populating, check};
 use crate::server::Server;
 use crate::share;
+use crate::stages::{Phases, Timed};
 use crate::target::TargetSink;
 use crate::watch::{Counters, Watch};
 
@@ -33,6 +34,7 @@ pub fn populate(
     watch: &dyn Watch,
 ) -> Result<Populated, BulkError> {
     let servers = config.place.nodes.iter().map(Server::look).collect::<Result<Vec<_>, _>>()?;
+    let archive = &Timed::archive(archive);
     let throttle = config.rate.throttle();
     let _governor = config.rate.govern(config.place.nodes.iter().cloned(), vec![throttle.clone()])?;
     let job = Job { config, archive, watch, servers: &servers, throttle };
@@ -65,7 +67,8 @@ fn of_cachemover(job: &Job<'_>, files: Vec<String>) -> Result<Populated, BulkErr
     let (base, written) = (counters.counts(), sink.target.written());
     let done = ended? == Ended::Over;
     job.check_lives()?;
-    Ok(Populated { done, base, written, ..Populated::default() })
+    let stages = Phases { base: counters.stages().rates(), ..Phases::default() };
+    Ok(Populated { done, base, written, stages, ..Populated::default() })
 }
 
 /// All of it by this process.
@@ -99,6 +102,7 @@ fn alone(job: &Job<'_>) -> Result<Populated, BulkError> {
             let (returned, ended) = job.pass(base, false, from, job.moment(is_listed), &counters, sink);
             sink = returned;
             populated.base = counters.counts();
+            populated.stages.base = counters.stages().rates();
             populated.written = sink.target.written();
             if ended? != Ended::Over {
                 return Ok(populated);
@@ -114,6 +118,7 @@ fn alone(job: &Job<'_>) -> Result<Populated, BulkError> {
         let counters = Counters::default();
         let (returned, ended) = job.pass(changes, true, from, job.moment(false), &counters, sink);
         populated.changes = counters.counts();
+        populated.stages.changes = counters.stages().rates();
         populated.written = returned.target.written();
         ended?;
         job.check_lives()?;

@@ -14,6 +14,7 @@ use crate::lives::Lives;
 use crate::metered::{Metered, Moment};
 use crate::passage::{Checkpoint, Ended, Gaps, Passage};
 use crate::server::Server;
+use crate::stages::Phases;
 use crate::target::{Place, TargetSink, Written};
 use crate::throttle::Throttle;
 use crate::watch::{Counters, Counts, Watch};
@@ -64,6 +65,8 @@ pub struct Populated {
     pub written: Written,
     /// How many segments of a shared base this run did.
     pub segments: u64,
+    /// How fast that was, by stage.
+    pub stages: Phases,
 }
 
 impl PopulateConfig {

@@ -66,12 +66,14 @@ pub(crate) fn populate(job: &Job<'_>, share: &Share) -> Result<Populated, BulkEr
     job.watch.phase(&format!("base, shared as {}", share.name), None);
     let done = sharing.base();
     let mut populated = Populated { base: sharing.counters.counts(), ..Populated::default() };
+    populated.stages.base = sharing.counters.stages().rates();
     if let Some(done) = done? {
         populated.done = true;
         if job.config.follow {
             let counters = Counters::default();
             let followed = sharing.changes(&done, &counters);
             populated.changes = counters.counts();
+            populated.stages.changes = counters.stages().rates();
             followed?;
         }
     }

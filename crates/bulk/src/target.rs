@@ -16,6 +16,7 @@ use serde::Serialize;
 use crate::create::CreateSink;
 use crate::error::BulkError;
 use crate::server::Server;
+use crate::stages::{For, waiting};
 
 /// How long a request may take.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -219,11 +220,11 @@ impl Sink for TargetSink {
                 None => shares.iter_mut().for_each(|share| share.push(change.clone())),
             }
         }
-        self.nodes.iter_mut().zip(shares).try_for_each(|(node, share)| node.take(share))
+        waiting(For::Target, || self.nodes.iter_mut().zip(shares).try_for_each(|(node, share)| node.take(share)))
     }
 
     fn settle(&mut self) -> Result<(), SinkError> {
-        self.nodes.iter_mut().try_for_each(Node::settle)
+        waiting(For::Target, || self.nodes.iter_mut().try_for_each(Node::settle))
     }
 
     fn take_lacks(&mut self) -> bool {

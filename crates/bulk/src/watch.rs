@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use serde::Serialize;
 
+use crate::stages::{Meter, Stages};
+
 /// Watches a job.
 pub trait Watch: Sync {
     /// Something that its user should read.
@@ -15,6 +17,9 @@ pub trait Watch: Sync {
 
     /// How far it is. Called some times a second.
     fn progress(&self, counts: Counts);
+
+    /// Where the time went since the phase began. Called after [`Watch::progress`].
+    fn stages(&self, _stages: &Stages) {}
 
     /// All changes of its source until then are done, of a job that follows them: Unix milliseconds by the source's clock. Of several
     /// sources each tells this for itself.
@@ -42,6 +47,7 @@ struct Inner {
     refused: AtomicU64,
     flushes: AtomicU64,
     is_raised: AtomicBool,
+    meter: Meter,
 }
 
 /// What came from a source, and what was left out, by reason.
@@ -136,6 +142,17 @@ impl Counters {
     /// Whether it was since this was asked last.
     pub(crate) fn take_raised(&self) -> bool {
         self.0.is_raised.swap(false, Ordering::Relaxed)
+    }
+
+    /// What takes the times of who counts here.
+    pub fn meter(&self) -> &Meter {
+        &self.0.meter
+    }
+
+    /// Where the time went by now.
+    pub fn stages(&self) -> Stages {
+        let Counts { items, deletes, bytes, .. } = self.counts();
+        self.0.meter.stages(items + deletes, bytes)
     }
 
     /// By now.

@@ -68,6 +68,11 @@ fn rows_of_every_format_become_the_same_items() {
     let all = ["load", text(folder.path()), "--to", &address, "--key", "id", "--ttl", "ttl", "--flags", "flags"];
     let report = json(&[&all[..], &["--value", "name", "--prefix", "p:", "--bad", text(&bad)]].concat());
     assert_report(&report, &[("rows", 6), ("stored", 5), ("bad", 1)]);
+    let passed = |stage: &str| {
+        let seconds = report["stages"]["seconds"].as_f64().expect("a time");
+        (report["stages"][stage]["items_per_s"].as_f64().expect("a rate") * seconds).round()
+    };
+    assert!(passed("read") >= passed("written") && passed("written") > 0.0, "{report}");
     assert_eq!(value(&target, "p:1").as_deref(), Some("x, \"y\""));
     assert_eq!(target.exchange("mg p:1 f t\r\n"), "HD f7 t100\r\n".replace("t100", &remaining(&target, "p:1")));
     assert_eq!(target.exchange("mg p:3 f t\r\n"), "HD f1 t-1\r\n");

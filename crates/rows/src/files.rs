@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
 use flate2::read::MultiGzDecoder;
+use moneta_bulk::stages::TimedRead;
 use serde::{Deserialize, Serialize};
 
 use crate::error::LoadError;
@@ -121,8 +122,8 @@ fn is_url(path: &Path) -> bool {
 
 fn bytes_of(path: &Path) -> io::Result<Box<dyn Read>> {
     match path.to_str().filter(|_| is_url(path)) {
-        Some(url) => objects::open(url),
-        None => Ok(Box::new(File::open(path)?)),
+        Some(url) => Ok(Box::new(TimedRead(objects::open(url)?))),
+        None => Ok(Box::new(TimedRead(File::open(path)?))),
     }
 }
 

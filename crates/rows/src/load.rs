@@ -4,7 +4,8 @@ use std::path::PathBuf;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use moneta_bulk::{BulkError, Counts, Place, Watch};
+use moneta_bulk::stages::{For, Lap, Meter, Rates, waiting};
+use moneta_bulk::{BulkError, Counts, Place, Stages, Watch};
 use moneta_feed::Pace;
 use moneta_item::{Origin, Version};
 use serde::Serialize;
@@ -76,6 +77,8 @@ pub struct Loaded {
     pub rows_of_run: u64,
     /// How long this run took.
     pub seconds: f64,
+    /// How fast it was, by stage.
+    pub stages: Rates,
 }
 
 /// Loads files, to their end or until it is stopped.
@@ -115,14 +118,18 @@ pub fn load(config: &LoadConfig, watch: &dyn Watch) -> Result<Loaded, LoadError>
         bad,
         totals,
         before: totals.rows,
+        bytes_before: totals.bytes,
         first_bad: None,
         version: last.map_or(Version::ZERO, |chunk| Version(chunk.version)),
         pace: Pace::of(config.rate),
         told: Instant::now(),
+        meter: Meter::default(),
+        lap: Lap::begin(),
+        given: (0, 0),
     };
     watch.phase("rows", None);
     let done = if is_again { job.replay(&recorded)? } else { job.run(last)? };
-    job.watch.progress(job.counts());
+    let stages = job.tell();
     job.sink.check_lives().map_err(|error| match error {
         LoadError::Server(error @ BulkError::BegunAnew { .. }) => {
             let how = if config.checkpoint.is_some() { " with --again" } else { "" };
@@ -141,6 +148,7 @@ pub fn load(config: &LoadConfig, watch: &dyn Watch) -> Result<Loaded, LoadError>
         totals,
         rows_of_run: totals.rows - job.before,
         seconds: begun.elapsed().as_secs_f64(),
+        stages: stages.rates(),
     })
 }
 
@@ -154,11 +162,18 @@ struct Job<'a> {
     totals: Totals,
     /// Rows that earlier runs read.
     before: u64,
+    /// The same in bytes.
+    bytes_before: u64,
     first_bad: Option<String>,
     /// The last version that was given out.
     version: Version,
     pace: Pace,
     told: Instant,
+    meter: Meter,
+    /// Since when its time is not in the meter.
+    lap: Lap,
+    /// Rows, and their bytes, that were given to the target and have not ended.
+    given: (u64, u64),
 }
 
 /// How a chunk ended.
@@ -283,8 +298,7 @@ impl Job<'_> {
                 // What came before it is written.
                 Err(error) => {
                     self.send(&file, batch, batch_bytes)?;
-                    let fates = self.sink.settle()?;
-                    self.count(&file, fates)?;
+                    self.settle(&file)?;
                     return Err(error);
                 }
             };
@@ -305,17 +319,19 @@ impl Job<'_> {
             }
             if self.told.elapsed() >= TELL_EVERY {
                 self.told = Instant::now();
-                self.watch.progress(self.counts());
+                self.tell();
             }
         };
         self.send(&file, batch, batch_bytes)?;
-        let fates = self.sink.settle()?;
-        self.count(&file, fates)?;
+        self.settle(&file)?;
         Ok(ended)
     }
 
     fn send(&mut self, file: &str, batch: Vec<Outgoing>, bytes: u64) -> Result<(), LoadError> {
-        let fates = self.sink.take(batch)?;
+        let rows = batch.len() as u64;
+        let fates = waiting(For::Target, || self.sink.take(batch))?;
+        let (rows, ended) = std::mem::replace(&mut self.given, (rows, bytes));
+        self.meter.wrote(rows, ended);
         self.count(file, fates)?;
         self.totals.bytes += bytes;
         self.pace.sent(bytes, Instant::now());
@@ -324,7 +340,7 @@ impl Job<'_> {
             if left.is_zero() || self.watch.should_stop() {
                 return Ok(());
             }
-            sleep(left.min(RATE_PAUSE));
+            waiting(For::Bound, || sleep(left.min(RATE_PAUSE)));
         }
     }
 
@@ -360,6 +376,23 @@ impl Job<'_> {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Waits until all that was given to the target has ended.
+    fn settle(&mut self, file: &str) -> Result<(), LoadError> {
+        let fates = waiting(For::Target, || self.sink.settle())?;
+        let (rows, bytes) = std::mem::take(&mut self.given);
+        self.meter.wrote(rows, bytes);
+        self.count(file, fates)
+    }
+
+    /// Tells how far it is, and where its time went.
+    fn tell(&mut self) -> Stages {
+        self.meter.lap(&mut self.lap);
+        let stages = self.meter.stages(self.totals.rows - self.before, self.totals.bytes - self.bytes_before);
+        self.watch.progress(self.counts());
+        self.watch.stages(&stages);
+        stages
     }
 
     fn counts(&self) -> Counts {

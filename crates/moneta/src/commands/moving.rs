@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, anyhow};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressState, ProgressStyle};
-use moneta_bulk::{Counts, Place, RateConfig, Watch, Which, Written};
+use moneta_bulk::stages::Rates;
+use moneta_bulk::{Counts, Place, RateConfig, Stages, Watch, Which, Written};
 use moneta_cluster::{Replica, Ring, Topology};
 use moneta_feed::Buckets;
 use moneta_net::{Address, Endpoint};
@@ -25,6 +26,8 @@ use crate::outward;
 const SILENCE: Duration = Duration::from_secs(10);
 /// How often a line tells how far a job is where there is no terminal.
 const TELL_EVERY: Duration = Duration::from_secs(5);
+/// How often its rates are anew on a terminal.
+const RATES_EVERY: Duration = Duration::from_secs(1);
 /// Exit status of a process that a second signal ends.
 const KILLED: i32 = 130;
 
@@ -159,8 +162,24 @@ pub(super) struct Screen {
     command: &'static str,
     bar: ProgressBar,
     is_terminal: bool,
-    told: Mutex<Instant>,
+    shown: Mutex<Shown>,
     stop: Arc<AtomicBool>,
+}
+
+/// What is shown of a phase.
+struct Shown {
+    /// When rates were shown last, and where the time had gone by then.
+    told: Instant,
+    before: Stages,
+    /// As far as it is known.
+    now: Stages,
+    rates: Option<Rates>,
+}
+
+impl Shown {
+    fn new() -> Self {
+        Self { told: Instant::now(), before: Stages::default(), now: Stages::default(), rates: None }
+    }
 }
 
 impl Screen {
@@ -176,7 +195,7 @@ impl Screen {
         }
         let is_terminal = stderr().is_terminal();
         let bar = if is_terminal { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
-        Ok(Self { command, bar, is_terminal, told: Mutex::new(Instant::now()), stop })
+        Ok(Self { command, bar, is_terminal, shown: Mutex::new(Shown::new()), stop })
     }
 
     /// The job has ended.
@@ -201,6 +220,7 @@ impl Watch for Screen {
         };
         let style = ProgressStyle::with_template(template).expect("the template is valid");
         self.bar.set_style(style.with_key("rate", rate));
+        *self.shown.lock() = Shown::new();
         self.bar.set_prefix(what.to_owned());
         self.bar.reset();
         match expected {
@@ -214,11 +234,27 @@ impl Watch for Screen {
 
     fn progress(&self, counts: Counts) {
         self.bar.set_position(counts.items);
-        self.bar.set_message(format!("{} MB", counts.bytes / 1_000_000));
-        if !self.is_terminal && self.told.lock().elapsed() >= TELL_EVERY {
-            *self.told.lock() = Instant::now();
-            self.note(&read_words(&counts));
+        let is_due = {
+            let mut shown = self.shown.lock();
+            let is_due = shown.told.elapsed() >= if self.is_terminal { RATES_EVERY } else { TELL_EVERY };
+            if is_due {
+                shown.told = Instant::now();
+                // Jobs that tell no stages have none.
+                shown.rates = (shown.now != shown.before).then(|| shown.now.since(&shown.before).rates());
+                shown.before = shown.now;
+            }
+            let rates = shown.rates.map(|rates| format!("\n  {rates}")).unwrap_or_default();
+            self.bar.set_message(format!("{} MB{rates}", counts.bytes / 1_000_000));
+            is_due.then_some(shown.rates)
+        };
+        if let (Some(rates), false) = (is_due, self.is_terminal) {
+            let rates = rates.map(|rates| format!("; {rates}")).unwrap_or_default();
+            self.note(&format!("{}{rates}", read_words(&counts)));
         }
+    }
+
+    fn stages(&self, stages: &Stages) {
+        self.shown.lock().now = *stages;
     }
 
     fn should_stop(&self) -> bool {

@@ -3,6 +3,8 @@
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use serde_json::Value;
+
 use super::common::{Process, moneta, refused, until};
 use super::{node, run, send, sets, text};
 
@@ -22,6 +24,37 @@ fn a_job_moves_no_more_bytes_and_items_a_second_than_it_may() {
     // Idle servers do not hold it back: in a while it goes at all of its rate.
     let into = folder.path().join("dump");
     run(&["dump", &from, "--into", text(&into), "--rate", "20m", "--p99-limit", "1.5"]);
+}
+
+#[test]
+fn a_job_tells_its_rates_by_stage_and_which_one_limits_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (source, target) = (node("1", &[]), node("2", &[]));
+    send(source.connect(), &sets(0..3000));
+    let (from, to) = (source.address().to_string(), target.address().to_string());
+    let into = folder.path().join("dump");
+    let bound = ["--operations", "2000"];
+    let copied = stages(&[&["copy", "--from", &from, "--to", &to][..], &bound].concat());
+    let dumped = stages(&[&["dump", &from, "--into", text(&into)][..], &bound].concat());
+    let populated = stages(&[&["populate", "--from", text(&into), "--to", &to][..], &bound].concat());
+    for base in [copied, dumped, populated] {
+        assert_eq!(base["limit"], "bound", "{base}");
+        let time = |what: &str| base["time"][what].as_f64().expect("a part of the time");
+        let all: f64 = ["source", "bound", "target", "work"].into_iter().map(time).sum();
+        assert!((all - 1.0).abs() < 0.01, "{base}");
+        // All that was read has been written when a job ends.
+        assert_eq!(base["read"], base["written"], "{base}");
+        let items = base["read"]["items_per_s"].as_f64().expect("a rate") * base["seconds"].as_f64().expect("a time");
+        assert!((2900.0..3100.0).contains(&items), "{items} items: {base}");
+    }
+}
+
+/// The stages of a base, as a job's report has them.
+fn stages(arguments: &[&str]) -> Value {
+    let printed = run(&[arguments, &["--json"]].concat());
+    let mut report: Value =
+        serde_json::from_str(printed.lines().last().expect("it prints")).expect("its last line is JSON");
+    report["stages"]["base"].take()
 }
 
 #[test]
@@ -71,6 +104,7 @@ fn changes_that_come_faster_than_the_rate_are_kept_up_with_and_a_short_memory_of
         assert!(!copying.has_ended(), "{}", copying.stderr());
         copying.stderr().contains("all that it held is copied")
     });
+    assert!(copying.stderr().contains("limited by "), "its lines tell the rates: {}", copying.stderr());
     // Five times the rate is written on, and what is written by then arrives.
     send(source.connect(), b"set last 0 0 4 noreply\r\nthis\r\n");
     until("it arrives", || {

@@ -4,9 +4,9 @@
 //! was moved is then known to the target.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use moneta_bulk::{Counts, Watch};
+use moneta_bulk::{Counts, Stages, Watch};
 use moneta_link::worker::{End, Held, Word};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -38,13 +38,21 @@ struct Shown {
     phase: String,
     expected: Option<u64>,
     counts: Counts,
+    stages: Stages,
     from: Instant,
+}
+
+impl Shown {
+    fn of(phase: String, expected: Option<u64>) -> Self {
+        let (counts, stages) = (Counts::default(), Stages::default());
+        Self { phase, expected, counts, stages, from: Instant::now() }
+    }
 }
 
 impl<'a> Watching<'a> {
     /// Of a task that ends once all is there.
     pub fn new(held: &'a Held, stop: Stop<'a>) -> Self {
-        let shown = Shown { phase: String::new(), expected: None, counts: Counts::default(), from: Instant::now() };
+        let shown = Shown::of(String::new(), None);
         Self {
             held,
             stop,
@@ -79,7 +87,7 @@ impl<'a> Watching<'a> {
     }
 
     fn tell(&self, shown: &Shown) {
-        let mut told = progress(&shown.phase, shown.expected, &shown.counts, shown.from.elapsed());
+        let mut told = progress(shown);
         if self.anew > 0 {
             let text = told["text"].as_str().unwrap_or_default();
             told["text"] = json!(format!("{text}; files were damaged: begun anew {} times", self.anew));
@@ -89,8 +97,8 @@ impl<'a> Watching<'a> {
     }
 }
 
-fn progress(phase: &str, expected: Option<u64>, counts: &Counts, passed: Duration) -> Value {
-    let Counts { items, bytes, deletes, .. } = *counts;
+fn progress(Shown { phase, expected, counts, stages, from }: &Shown) -> Value {
+    let (Counts { items, bytes, deletes, .. }, expected, passed) = (*counts, *expected, from.elapsed());
     let mut text = format!("{phase}: {items}");
     if let Some(expected) = expected {
         text += &format!(" of about {expected}");
@@ -102,8 +110,12 @@ fn progress(phase: &str, expected: Option<u64>, counts: &Counts, passed: Duratio
     if let Some(left) = left.filter(|left| *left > 0) {
         text += &format!(", {left} s left");
     }
+    let rates = (*stages != Stages::default()).then(|| stages.rates());
+    if let Some(rates) = &rates {
+        text += &format!("; limited by {}", rates.limit);
+    }
     json!({
-        "text": text, "phase": phase, "items": items, "expected": expected, "bytes": bytes, "deletes": deletes,
+        "stages": rates, "text": text, "phase": phase, "items": items, "expected": expected, "bytes": bytes, "deletes": deletes,
         "items_per_s": rate as u64, "left_s": left,
     })
 }
@@ -120,7 +132,7 @@ impl Watch for Watching<'_> {
 
     fn phase(&self, what: &str, expected: Option<u64>) {
         let mut shown = self.shown.lock();
-        *shown = Shown { phase: what.to_owned(), expected, counts: Counts::default(), from: Instant::now() };
+        *shown = Shown::of(what.to_owned(), expected);
         self.tell(&shown);
     }
 
@@ -128,6 +140,10 @@ impl Watch for Watching<'_> {
         let mut shown = self.shown.lock();
         shown.counts = counts;
         self.tell(&shown);
+    }
+
+    fn stages(&self, stages: &Stages) {
+        self.shown.lock().stages = *stages;
     }
 
     fn reached(&self, watermark: u64) {
