@@ -38,6 +38,7 @@ mod listening;
 mod living;
 mod maintenance;
 mod mend;
+mod mending;
 mod metrics;
 mod node;
 mod notice;

@@ -32,6 +32,7 @@ use crate::hints::{Belief, Missed};
 use crate::layout::Layout;
 use crate::living::Process;
 use crate::maintenance::Delivery;
+use crate::mending::Span;
 use crate::node::Node;
 use crate::shared::ClusterShared;
 
@@ -50,24 +51,6 @@ const AT_ONCE: usize = 32;
 /// How long a node that could not be asked is waited for, and how often it is looked for, in milliseconds.
 const PATIENCE: u64 = 3_600_000;
 const AGAIN: u64 = 30_000;
-
-/// Last writes that are to be compared. Times are in milliseconds since the Unix epoch.
-#[derive(Clone, Debug)]
-struct Span {
-    /// The processes that wrote them.
-    of: Vec<Process>,
-    /// When they were written.
-    from: u64,
-    until: u64,
-    /// Not before.
-    at: u64,
-    /// Some node could not be asked.
-    is_repeated: bool,
-}
-
-/// All of them.
-#[derive(Default)]
-pub(crate) struct Mending(Vec<Span>);
 
 /// What feeds tell of a key: the newest version on each copy, and whether it is a delete.
 type Told = SmallVec<[(Version, bool); 4]>;

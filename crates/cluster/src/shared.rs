@@ -18,7 +18,7 @@ use crate::health::Probes;
 use crate::hints::{FolderLock, Hints};
 use crate::layout::{Layout, Replica};
 use crate::listening::Listening;
-use crate::mend::Mending;
+use crate::mending::Mending;
 use crate::node::{Connect, Node, Opened, takes_no_connection};
 use crate::overlap::Overlap;
 use crate::pace::Pace;

@@ -15,10 +15,9 @@ use serde_json::json;
 use tokio::time::sleep;
 
 use super::pace::{self, Pace};
-use super::plan::{Counts, Spent};
+use super::plan::{Counts, REGISTRATIONS, Spent, Took};
 use super::process::Running;
 use super::request::Request;
-use super::{REGISTRATIONS, Took};
 
 /// What clients of Eureka ask for.
 const READS: &str = "Accept: application/json\r\nAccept-Encoding: gzip\r\n";

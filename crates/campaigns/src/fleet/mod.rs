@@ -27,8 +27,8 @@ use tokio::time::sleep;
 
 pub use changes::Reached;
 pub use eureka::{EurekaMeasured, EurekaPlan};
-use plan::Counts;
-pub use plan::{Plan, Spent};
+use plan::{Counts, REGISTRATIONS};
+pub use plan::{Plan, Spent, Took};
 use process::Control;
 
 /// What was measured.
@@ -51,20 +51,6 @@ pub struct Measured {
     /// From the start of a process to its readiness.
     pub ready: Took,
 }
-
-/// How long something took.
-#[derive(Clone, Copy, Debug)]
-pub struct Took {
-    /// How much of it.
-    pub count: usize,
-    /// By the wall.
-    pub took: Duration,
-    /// CPU of the control plane.
-    pub cpu: Duration,
-}
-
-/// How many registrations are measured.
-const REGISTRATIONS: usize = 10_000;
 
 /// Runs it.
 ///

@@ -4,6 +4,9 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
+/// How many registrations are measured.
+pub(super) const REGISTRATIONS: usize = 10_000;
+
 /// What is run.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -58,4 +61,15 @@ pub(super) struct Counts {
     pub(super) late: AtomicU64,
     /// Not answered, or refused.
     pub(super) failures: AtomicU64,
+}
+
+/// How long something took.
+#[derive(Clone, Copy, Debug)]
+pub struct Took {
+    /// How much of it.
+    pub count: usize,
+    /// By the wall.
+    pub took: Duration,
+    /// CPU of the control plane.
+    pub cpu: Duration,
 }
