@@ -19,7 +19,7 @@ mod request;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use moneta_bench::{BenchError, interrupt};
 use tokio::runtime::Builder;
