@@ -144,7 +144,7 @@ fn every_option_can_be_set_by_its_environment_variable() {
             _ if option.starts_with("flash_") => &["config", "--json", "--flash", "x:1g"],
             _ if option.starts_with("rocks_") => &["config", "--json", "--rocks", "x:1g"],
             _ if option.starts_with("lmdb_") => &["config", "--json", "--lmdb", "x:1g"],
-            "zone" | "app" | "ack" | "drain" | "read_fallback" | "retry_budget" => PROXY,
+            "zone" | "app" | "ack" | "drain" | "mend_after" | "read_fallback" | "retry_budget" => PROXY,
             _ if ["node_", "eject_", "hint_", "app_"].iter().any(|of| option.starts_with(of)) => PROXY,
             "catch_up" => &["config", "--json", "--cluster"],
             "catch_up_as" | "fill_from" | "fill_rate" => &["config", "--json", "--cluster", "--catch-up", "t.toml"],
