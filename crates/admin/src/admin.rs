@@ -64,13 +64,7 @@ impl Admin {
         config: AdminConfig,
         routes: impl IntoIterator<Item = Route>,
     ) -> Result<Self, AdminError> {
-        let bind = || -> io::Result<(TcpListener, SocketAddr)> {
-            let listener = TcpListener::bind(address)?;
-            listener.set_nonblocking(true)?;
-            let address = listener.local_addr()?;
-            Ok((listener, address))
-        };
-        let (listener, address) = bind().map_err(|source| AdminError::Listen { address, source })?;
+        let (listener, address) = bind(address).map_err(|source| AdminError::Listen { address, source })?;
         let alive = Route::get(ALIVE, async || "ok\n", ()).in_places(Places::Arriving).needs(Right::None);
         let pages = RwLock::new(Pages::new([alive].into_iter().chain(routes).collect()));
         let AdminConfig { names, limits, guard, tls, missing, tally } = config;
@@ -122,5 +116,35 @@ impl Drop for Admin {
                 tracing::warn!("the admin side does not end");
             }
         }
+    }
+}
+
+/// Connections that the system completes before they are accepted: when many processes come at once, those beyond it wait for a
+/// second or more. The standard library's is 128.
+const BACKLOG: i32 = 4096;
+
+/// Listens, and says where.
+fn bind(address: SocketAddr) -> io::Result<(TcpListener, SocketAddr)> {
+    let listener = TcpListener::bind(address)?;
+    // A second time, for its backlog.
+    rustix::net::listen(&listener, BACKLOG)?;
+    listener.set_nonblocking(true)?;
+    let address = listener.local_addr()?;
+    Ok((listener, address))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpStream;
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_burst_of_connections_waits_for_no_accept() {
+        let (_listener, address) = bind(([127, 0, 0, 1], 0).into()).unwrap();
+        let connect = || TcpStream::connect_timeout(&address, Duration::from_secs(5)).unwrap();
+        let clients: Vec<TcpStream> = std::iter::repeat_with(connect).take(300).collect();
+        assert_eq!(clients.len(), 300);
     }
 }
