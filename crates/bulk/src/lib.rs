@@ -55,6 +55,7 @@ pub use copy::{CopyConfig, copy};
 pub use dump::{DumpConfig, dump};
 pub use error::BulkError;
 pub use governor::RateConfig;
+pub use lives::KnownLives;
 pub use populate::populate;
 pub use populating::{PopulateConfig, Populated, Share};
 pub use server::{Life, Server};

@@ -6,10 +6,12 @@ use std::time::Duration;
 
 use moneta_feed::{Begin, CursorFile, Kept};
 use moneta_segments::{Archive, Chain, Counts as Segments, Done, SegmentError};
+use serde_json::json;
 
 use crate::cachemover::{self, CachemoverSource};
 use crate::dump::{BASE, CHANGES};
 use crate::error::BulkError;
+use crate::lives::KnownLives;
 use crate::metered::Moment;
 use crate::passage::Ended;
 use crate::populating::{Job, Keep, PopulateConfig, Populated, Populating, check};
@@ -84,8 +86,9 @@ fn alone(job: &Job<'_>) -> Result<Populated, BulkError> {
         return Err(BulkError::Archive("the base is of a server without a feed: no changes follow".to_owned()));
     }
     let file = config.cursor_file.clone().map(|path| CursorFile::open(path, ENDING)).transpose()?;
-    let file = file.map(|file| file.of(config.what()));
-    let start = start(file.as_ref().map(CursorFile::read).transpose()?.flatten(), &base, &changes)?;
+    let file = file.map(|file| file.of(config.what()).noting(word_of_lives(servers)));
+    let kept = file.as_ref().map(|file| kept(file, servers, watch)).transpose()?.flatten();
+    let start = start(kept, &base, &changes)?;
     if !config.follow && !config.strict && matches!(start, Start::Base(_)) {
         warn(&done, &changes, watch);
     }
@@ -159,6 +162,33 @@ fn warn(done: &Done, changes: &Chain, watch: &dyn Watch) {
         "what was deleted or changed at the source after the base was read will live as it was then; {more}; or --strict, to create \
          only what cannot have been deleted"
     ));
+}
+
+/// The lives of the target's nodes, as a word of the cursor file.
+fn word_of_lives(servers: &[Server]) -> String {
+    let mut word = String::new();
+    for letter in json!(KnownLives::of(servers)).to_string().chars() {
+        match letter.is_whitespace() {
+            true => word += &format!("\\u{:04x}", u32::from(letter)),
+            false => word.push(letter),
+        }
+    }
+    word
+}
+
+/// What a cursor file says, if the target still has what was written to it.
+fn kept(file: &CursorFile, servers: &[Server], watch: &dyn Watch) -> Result<Option<Kept>, BulkError> {
+    let (kept, noted) = (file.read()?, file.noted()?);
+    // Earlier builds noted nothing.
+    let (Some(kept), Some(noted)) = (&kept, noted) else { return Ok(kept) };
+    let wrong = |error| BulkError::Archive(format!("the cursor file names no lives of the target's nodes: {error}"));
+    let known: KnownLives = serde_json::from_str(&noted).map_err(wrong)?;
+    let Some(anew) = servers.iter().find(|server| known.lack(server)) else { return Ok(Some(kept.clone())) };
+    watch.note(&format!(
+        "{} has begun anew, empty, since it was written: all is written again, from the begin",
+        anew.name()
+    ));
+    Ok(None)
 }
 
 /// Where to begin.

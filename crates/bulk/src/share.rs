@@ -9,7 +9,7 @@
 //! says which lives its nodes had then. Who dies leaves its segment to another, which writes all of it again: that
 //! changes nothing, since items go by version, or are created where nothing is.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::io::{ErrorKind, Read};
 use std::sync::Arc;
 use std::thread::sleep;
@@ -21,9 +21,9 @@ use serde::Serialize;
 
 use crate::dump::{BASE, CHANGES};
 use crate::error::BulkError;
+use crate::lives::KnownLives;
 use crate::passage::Ended;
 use crate::populating::{FAILURES, Job, Populated, Populating, Share, check};
-use crate::server::{Life, Server};
 use crate::target::{TargetSink, Written};
 use crate::watch::Counters;
 
@@ -97,16 +97,14 @@ fn check_what(job: &Job<'_>, folder: &str, share: &str) -> Result<(), BulkError>
 /// Refuses a target that has begun anew, empty, since the share began: what is done is not there any more.
 fn check_lives(job: &Job<'_>, folder: &str) -> Result<(), BulkError> {
     let name = format!("{folder}/{LIVES}");
-    let lives = |server: &Server| Some((server.name(), server.life?));
-    let now: BTreeMap<String, Life> = job.servers.iter().filter_map(lives).collect();
+    let now = KnownLives::of(job.servers);
     let wrong = |error: serde_json::Error| SegmentError::Archive { name: name.clone(), source: error.into() };
     let text = serde_json::to_string(&now).map_err(wrong)?;
     let Some(before) = before(job, name.clone(), &text)? else { return Ok(()) };
-    let before: BTreeMap<String, Life> = serde_json::from_str(&before).map_err(wrong)?;
+    let before: KnownLives = serde_json::from_str(&before).map_err(wrong)?;
     // Another node in the place of one has nothing of it, either.
-    let is_other = |(server, life): &(&String, &Life)| before.get(*server).is_none_or(|then| !then.is(**life));
-    match now.iter().find(is_other) {
-        Some((server, _)) => Err(BulkError::BegunAnew { server: server.clone() }),
+    match job.servers.iter().find(|server| before.lack(server)) {
+        Some(server) => Err(BulkError::BegunAnew { server: server.name() }),
         None => Ok(()),
     }
 }

@@ -71,6 +71,8 @@ pub struct CursorFile {
     kept: Option<Kept>,
     /// What its reader does with what it reads; `None`: that does not matter.
     of: Option<String>,
+    /// What its reader notes beside that, one word.
+    note: Option<String>,
     _lock: File,
 }
 
@@ -87,7 +89,7 @@ impl CursorFile {
         let from = Instant::now();
         loop {
             match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) => return Ok(Self { path, kept: None, of: None, _lock: lock }),
+                Ok(()) => return Ok(Self { path, kept: None, of: None, note: None, _lock: lock }),
                 Err(Errno::WOULDBLOCK) if from.elapsed() < patience => sleep(LOOK_EVERY),
                 Err(Errno::WOULDBLOCK) => return Err(CursorError::InUse { path: shown() }),
                 Err(error) => return Err(refused(error.into())),
@@ -101,16 +103,34 @@ impl CursorFile {
         Self { of: Some(of), ..self }
     }
 
+    /// Of a reader that notes this, one word, whenever it says how far it is. It has [`CursorFile::of`], too.
+    #[must_use]
+    pub fn noting(self, note: String) -> Self {
+        Self { note: Some(note), ..self }
+    }
+
+    /// What its reader noted then; `None`: nothing.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn noted(&self) -> Result<Option<String>, CursorError> {
+        Ok(self.text()?.split_whitespace().nth(3).map(str::to_owned))
+    }
+
+    fn text(&self) -> Result<String, CursorError> {
+        match fs::read_to_string(&self.path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(String::new()),
+            Err(source) => Err(CursorError::Read { path: self.path.display().to_string(), source }),
+            Ok(text) => Ok(text),
+        }
+    }
+
     /// What it says; `None` if there is no such file, or nothing in it.
     ///
     /// # Errors
     /// If it cannot be read, or is of another reader.
     pub fn read(&self) -> Result<Option<Kept>, CursorError> {
-        let text = match fs::read_to_string(&self.path) {
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-            Err(source) => return Err(CursorError::Read { path: self.path.display().to_string(), source }),
-            Ok(text) => text,
-        };
+        let text = self.text()?;
         let mut words = text.split_whitespace();
         let cursor = words.next().map(str::to_owned);
         // Earlier builds wrote a cursor alone.
@@ -133,7 +153,7 @@ impl CursorFile {
             return Ok(());
         }
         let draft = draft(&self.path);
-        write(&draft, &kept, self.of.as_deref())
+        write(&draft, &kept, [&self.of, &self.note])
             .and_then(|()| fs::rename(&draft, &self.path))
             .map_err(|source| CursorError::Write { path: self.path.display().to_string(), source })?;
         self.kept = Some(kept);
@@ -153,12 +173,10 @@ fn beside(path: &Path, end: &str) -> PathBuf {
     name.into()
 }
 
-fn write(draft: &Path, Kept { cursor, watermark }: &Kept, of: Option<&str>) -> io::Result<()> {
+fn write(draft: &Path, Kept { cursor, watermark }: &Kept, more: [&Option<String>; 2]) -> io::Result<()> {
     let mut file = File::create(draft)?;
-    match of {
-        Some(of) => writeln!(file, "{cursor} {watermark} {of}")?,
-        None => writeln!(file, "{cursor} {watermark}")?,
-    }
+    let more = more.into_iter().flatten().map(|word| format!(" {word}")).collect::<String>();
+    writeln!(file, "{cursor} {watermark}{more}")?;
     // Else the file may be there without its content after a loss of power.
     file.sync_all()
 }

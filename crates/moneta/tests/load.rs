@@ -9,7 +9,7 @@ use std::path::Path;
 use std::thread::sleep;
 use std::time::Duration;
 
-use common::{Memcached, Node, Process, Signal, moneta, printed, refused};
+use common::{Memcached, Node, Process, Signal, moneta, printed, refused, steady_port};
 use fastrand::Rng;
 use serde_json::Value;
 
@@ -217,6 +217,84 @@ fn a_load_that_is_killed_ten_times_applies_every_good_row_and_tells_each_bad_one
     // Older are the earlier rows of the key that comes again, and the one that a client has replaced.
     let unchanged = u64::from(KILLED_ROWS) - 2 * bad_rows;
     assert_report(&report, &[("unchanged", unchanged), ("superseded", bad_rows)]);
+}
+
+/// A load that is killed, and goes on where it was, on a target in RAM that was started again meanwhile: that lacks the rows of before.
+#[test]
+fn a_target_that_was_restarted_empty_gets_the_rows_of_before_as_well() {
+    const ROWS: u32 = 30_000;
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| folder.path().join(name);
+    let lines: String = (0..ROWS).map(|number| format!("k{number},value-{number}\n")).collect();
+    let file = common::file(folder.path(), "rows.csv", &format!("key,value\n{lines},none\n"));
+    let items = |node: &Node| {
+        let stats = node.exchange("stats\r\n");
+        stats.lines().find_map(|line| line.strip_prefix("STAT curr_items ")?.trim().parse::<u32>().ok())
+    };
+    for (name, mode) in [("versions", &["--cluster"][..]), ("plain", &[][..])] {
+        let port = steady_port().to_string();
+        let own = ["serve", "-p", &port, "--admin", "127.0.0.1:0", "--threads", "1"];
+        let start = || Node::run(moneta(&own).args(mode));
+        let restart = |target: Node| {
+            target.signal(Signal::SIGKILL);
+            drop(target);
+            start()
+        };
+        let (target, checkpoint, bad) = (start(), at(&format!("{name}.load")), at(&format!("{name}.bad")));
+        let to = target.address().to_string();
+        let load = ["load", &file, "--to", &to, "--key", "key", "--value", "value", "--checkpoint", text(&checkpoint)];
+        let load = [&load[..], &["--bad", text(&bad)]].concat();
+        let chunks = || fs::read_to_string(&checkpoint).unwrap_or_default().matches("\"row\"").count();
+        let killed_in = |chunk: usize, rate: &str| {
+            let mut process = Process::start(&mut moneta(&[&load[..], &["--rate", rate]].concat()));
+            process.until("a chunk of those is begun", || chunks() >= chunk);
+            assert!(!process.has_ended(), "{}", process.messages());
+            process.signal(Signal::SIGKILL);
+            process.wait();
+        };
+        killed_in(3, "300k");
+        let target = restart(target);
+        // What is written since then is newer than the rows, and stays.
+        target.exchange("set k5 0 0 5\r\nnewer\r\n");
+        let ended = common::output(&mut moneta(&[&load[..], &["--json"]].concat()));
+        let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+        assert!(ended.status.success() && said.contains(&format!("{to} has begun anew, empty, since")), "{said}");
+        let report = String::from_utf8_lossy(&ended.stdout).into_owned();
+        let report: Value = serde_json::from_str(report.lines().last().expect("it prints")).expect("it is JSON");
+        let newer = u64::from(name == "versions");
+        assert_report(&report, &[("rows", u64::from(ROWS) + 1), ("bad", 1), ("unsure", 0), ("superseded", newer)]);
+        assert_eq!(report["stored"], u64::from(ROWS) - newer, "{report}");
+        assert_eq!(items(&target), Some(ROWS), "{report}");
+        if name == "versions" {
+            assert_eq!(value(&target, "k5").as_deref(), Some("newer"));
+        }
+        assert_eq!(fs::read_to_string(&bad).expect("it is there").lines().count(), 1, "each bad row once");
+        // A load that is done does nothing by itself, but says what it would take.
+        let target = restart(target);
+        let ended = common::output(&mut moneta(&load));
+        let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+        assert!(
+            ended.status.success() && said.contains("has begun anew, empty, since") && said.contains("--again"),
+            "{said}"
+        );
+        assert_eq!(items(&target), Some(0));
+        let report = json(&[&load[..], &["--again"]].concat());
+        assert_report(&report, &[("stored", ROWS.into()), ("unsure", 0)]);
+        assert_eq!(items(&target), Some(ROWS));
+        let ended = common::output(&mut moneta(&load));
+        let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+        assert!(ended.status.success() && !said.contains("begun anew"), "{said}");
+        // Another target has none of the rows, either.
+        let other = start_elsewhere(mode);
+        let elsewhere = other.address().to_string();
+        let is: Vec<&str> = load.iter().map(|word| if *word == to { &*elsewhere } else { *word }).collect();
+        let report = json(&[&is[..], &["--again"]].concat());
+        assert_report(&report, &[("stored", ROWS.into()), ("unsure", 0)]);
+    }
+}
+
+fn start_elsewhere(mode: &[&str]) -> Node {
+    Node::start(&[&["--threads", "1"], mode].concat())
 }
 
 /// Rows of the long test, and how many of them have a value that is too long.

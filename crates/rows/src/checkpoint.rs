@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! {"load":1,"files":[…],"mapping":{…}}                                     what is loaded
+//! {"lives":{…}}                                                            all before is written to these lives of the targets' nodes
 //! {"file":0,"row":0,"version":"…","begun":1795389400000,"bad_bytes":0,"totals":{…}}      a chunk begins here, under this version
 //! {"file":0,"row":10000,…}
 //! {"end":{…}}                                                              all rows were read; the totals
@@ -13,6 +14,7 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
+use moneta_bulk::KnownLives;
 use serde::{Deserialize, Serialize};
 
 use crate::error::LoadError;
@@ -77,6 +79,7 @@ pub struct Chunk {
 #[serde(untagged)]
 enum Step {
     End { end: Totals },
+    Lives { lives: KnownLives },
     Chunk(Chunk),
 }
 
@@ -88,6 +91,8 @@ pub struct Checkpoint {
     pub chunks: Vec<Chunk>,
     /// The totals, if all was read.
     pub end: Option<Totals>,
+    /// The lives of the nodes that have all rows of before; `None`: an earlier build noted none.
+    pub lives: Option<KnownLives>,
 }
 
 impl Checkpoint {
@@ -96,7 +101,7 @@ impl Checkpoint {
     /// # Errors
     /// If it is of another load, in use, damaged, or cannot be read or written.
     pub fn open(path: Option<&Path>, plan: &Plan) -> Result<Self, LoadError> {
-        let Some(path) = path else { return Ok(Self { file: None, chunks: Vec::new(), end: None }) };
+        let Some(path) = path else { return Ok(Self { file: None, chunks: Vec::new(), end: None, lives: None }) };
         let failed = |source| LoadError::Own { file: path.display().to_string(), source };
         let refused = |why: String| LoadError::Refused(format!("{}: {why}", path.display()));
         let mut file =
@@ -110,7 +115,7 @@ impl Checkpoint {
         file.read_to_end(&mut text).map_err(failed)?;
         let whole = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
         file.set_len(whole as u64).and_then(|()| file.seek(SeekFrom::Start(whole as u64))).map_err(failed)?;
-        let mut checkpoint = Self { file: Some((path.to_owned(), file)), chunks: Vec::new(), end: None };
+        let mut checkpoint = Self { file: Some((path.to_owned(), file)), chunks: Vec::new(), end: None, lives: None };
         let mut lines = text[..whole].split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
         let Some(first) = lines.next() else {
             checkpoint.add(plan)?;
@@ -125,6 +130,7 @@ impl Checkpoint {
             match serde_json::from_slice(line).map_err(|error| refused(format!("it is damaged: {error}")))? {
                 Step::Chunk(chunk) => checkpoint.chunks.push(chunk),
                 Step::End { end } => checkpoint.end = Some(end),
+                Step::Lives { lives } => checkpoint.lives = Some(lives),
             }
         }
         Ok(checkpoint)
@@ -139,6 +145,18 @@ impl Checkpoint {
         // Only a load that keeps them asks for those of before.
         if self.file.is_some() {
             self.chunks.push(chunk);
+        }
+        Ok(())
+    }
+
+    /// All rows of before are written to nodes with these lives.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn note(&mut self, lives: KnownLives) -> Result<(), LoadError> {
+        if self.lives.as_ref() != Some(&lives) {
+            self.add(&Step::Lives { lives: lives.clone() })?;
+            self.lives = Some(lives);
         }
         Ok(())
     }

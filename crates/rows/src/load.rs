@@ -91,12 +91,18 @@ pub fn load(config: &LoadConfig, watch: &dyn Watch) -> Result<Loaded, LoadError>
     for file in &config.files {
         format::open(file, &config.mapping, &config.reading)?;
     }
-    let sink = RowSink::new(&config.places)?;
+    let mut sink = RowSink::new(&config.places)?;
     let region = sink.region(config.region)?;
     let plan = Plan::new(config.files.clone(), config.mapping.clone(), region);
     let checkpoint = Checkpoint::open(config.checkpoint.as_deref(), &plan)?;
+    let known = checkpoint.lives.as_ref().filter(|_| !checkpoint.chunks.is_empty());
+    let anew = known.map(|known| sink.find_anew(known)).transpose()?.flatten();
     if let (Some(totals), false) = (checkpoint.end, config.again) {
-        watch.note("the load is done: nothing to do (--again sends its rows again, under the versions that they had)");
+        let nothing = "nothing to do (--again sends its rows again, under the versions that they had)";
+        watch.note(&match anew {
+            Some(anew) => format!("the load is done, but {anew}; {nothing}"),
+            None => format!("the load is done: {nothing}"),
+        });
         return Ok(Loaded { done: true, before: true, totals, ..Loaded::default() });
     }
     if config.checkpoint.is_some() && !sink.has_versions() {
@@ -105,10 +111,18 @@ pub fn load(config: &LoadConfig, watch: &dyn Watch) -> Result<Loaded, LoadError>
         );
     }
     let is_again = config.again && checkpoint.end.is_some();
-    let recorded = if is_again { checkpoint.chunks.clone() } else { Vec::new() };
-    let last = checkpoint.chunks.last().copied().filter(|_| !is_again);
-    let bad = BadRows::open(config.bad.as_deref(), last.map_or(0, |chunk| chunk.bad_bytes))?;
-    let totals = last.map(|chunk| chunk.totals).unwrap_or_default();
+    let mut recorded = checkpoint.chunks.clone();
+    let last = recorded.last().copied().filter(|_| !is_again);
+    if let Some(last) = last {
+        recorded.retain(|chunk| (chunk.file, chunk.row) != (last.file, last.row));
+    }
+    // All that comes before the chunk that was under way is of this run, too.
+    let before = last.filter(|_| anew.is_none());
+    if let Some(anew) = &anew {
+        watch.note(&format!("{anew}: all of them are sent again, and it creates also what was deleted there since"));
+    }
+    let bad = BadRows::open(config.bad.as_deref(), before.map_or(0, |chunk| chunk.bad_bytes))?;
+    let totals = before.map(|chunk| chunk.totals).unwrap_or_default();
     let mut job = Job {
         config,
         region,
@@ -128,11 +142,15 @@ pub fn load(config: &LoadConfig, watch: &dyn Watch) -> Result<Loaded, LoadError>
         given: (0, 0),
     };
     watch.phase("rows", None);
-    let done = if is_again { job.replay(&recorded)? } else { job.run(last)? };
+    let done = match last {
+        _ if is_again => job.again(&recorded)?,
+        Some(last) if anew.is_some() => job.complete(&recorded, last)?,
+        last => job.run(last)?,
+    };
     let stages = job.tell();
     job.sink.check_lives().map_err(|error| match error {
         LoadError::Server(error @ BulkError::BegunAnew { .. }) => {
-            let how = if config.checkpoint.is_some() { " with --again" } else { "" };
+            let how = if config.checkpoint.is_some() && done { " with --again" } else { "" };
             LoadError::Refused(format!("{error}: run it again{how}"))
         }
         error => error,
@@ -187,8 +205,30 @@ enum Ended {
 }
 
 impl Job<'_> {
+    /// All rows of a load that is done. False: it was stopped.
+    fn again(&mut self, chunks: &[Chunk]) -> Result<bool, LoadError> {
+        let done = self.replay(chunks, None)?;
+        if done {
+            self.checkpoint.note(self.sink.lives())?;
+        }
+        Ok(done)
+    }
+
+    /// The chunks of before for nodes that have begun anew, and then what is left. False: it was stopped.
+    fn complete(&mut self, chunks: &[Chunk], last: Chunk) -> Result<bool, LoadError> {
+        self.sink.complete(true);
+        if !self.replay(chunks, Some(&last))? {
+            return Ok(false);
+        }
+        self.sink.complete(false);
+        let last = Chunk { totals: self.totals, bad_bytes: self.bad.settle()?, ..last };
+        self.checkpoint.begin(last)?;
+        self.run(Some(last))
+    }
+
     /// Loads what is left. False: it was stopped.
     fn run(&mut self, last: Option<Chunk>) -> Result<bool, LoadError> {
+        self.checkpoint.note(self.sink.lives())?;
         let mut goes_on = last;
         let first = last.map_or(0, |chunk| chunk.file);
         for at in first..self.config.files.len() {
@@ -215,8 +255,8 @@ impl Job<'_> {
         Ok(true)
     }
 
-    /// Sends all rows again, each chunk under its version. False: it was stopped.
-    fn replay(&mut self, chunks: &[Chunk]) -> Result<bool, LoadError> {
+    /// Sends all rows before `end` again, each chunk under its version. False: it was stopped.
+    fn replay(&mut self, chunks: &[Chunk], end: Option<&Chunk>) -> Result<bool, LoadError> {
         let mut open: Option<(usize, Box<dyn Rows>, u64)> = None;
         // Of a chunk that was begun anew the last version counts.
         let is_last = |at: &usize| {
@@ -224,7 +264,7 @@ impl Job<'_> {
         };
         let chunks: Vec<Chunk> = (0..chunks.len()).filter(is_last).map(|at| chunks[at]).collect();
         for (at, chunk) in chunks.iter().enumerate() {
-            let next = chunks.get(at + 1).filter(|next| next.file == chunk.file);
+            let next = chunks.get(at + 1).or(end).filter(|next| next.file == chunk.file);
             let most = next.map_or(u64::MAX, |next| next.row - chunk.row);
             let mut rows = match open.take() {
                 Some((file, rows, row)) if file == chunk.file && row == chunk.row => rows,

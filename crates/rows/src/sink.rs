@@ -5,7 +5,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use moneta_bulk::{Place, Server};
+use moneta_bulk::{KnownLives, Place, Server};
 use moneta_client::wire::VALUE_LIMIT;
 use moneta_client::wire::blocking::Dialogue;
 use moneta_item::request::{Exptime, Write};
@@ -57,6 +57,8 @@ struct Node {
     name: String,
     server: Server,
     store: Remote,
+    /// It has none of the rows of before.
+    is_anew: bool,
 }
 
 /// Writes rows to all copies.
@@ -64,6 +66,10 @@ pub(crate) struct RowSink {
     copies: Vec<(Place, Vec<Node>)>,
     cx: Cx,
     clock: Arc<Clock>,
+    /// Since when nodes that have begun anew remember deletes, in Unix milliseconds, or later.
+    anew_since: u64,
+    /// Rows are not for nodes without versions that have them: these would set them over what is newer.
+    completes: bool,
     under_way: Vec<Outgoing>,
     /// Of the row, the copy and the node.
     pending: Vec<(usize, usize, usize, Pending<Outcome>)>,
@@ -84,7 +90,7 @@ impl RowSink {
             let name = server.name();
             let store = Remote::new(config, Arc::clone(&clock))
                 .map_err(|error| LoadError::Refused(format!("{name} cannot be written: {error}")))?;
-            Ok(Node { name, server, store })
+            Ok(Node { name, server, store, is_anew: false })
         };
         let copy = |place: &Place| {
             let nodes: Result<Vec<Node>, LoadError> = place.nodes.iter().map(node).collect();
@@ -92,7 +98,15 @@ impl RowSink {
         };
         let copies: Result<Vec<_>, LoadError> = places.iter().map(copy).collect();
         let cx = Cx::outside().under(Policy::Batch);
-        Ok(Self { copies: copies?, cx, clock, under_way: Vec::new(), pending: Vec::new() })
+        Ok(Self {
+            copies: copies?,
+            cx,
+            clock,
+            anew_since: 0,
+            completes: false,
+            under_way: Vec::new(),
+            pending: Vec::new(),
+        })
     }
 
     /// Whether all nodes know versions, so that a row may be written again.
@@ -103,6 +117,34 @@ impl RowSink {
     /// The region in which rows are written. `wanted`: what the user says.
     pub(crate) fn region(&self, wanted: Option<u8>) -> Result<u8, LoadError> {
         Ok(Server::common_region(self.nodes().map(|node| &node.server), wanted)?)
+    }
+
+    /// The lives of all nodes.
+    pub(crate) fn lives(&self) -> KnownLives {
+        KnownLives::of(self.nodes().map(|node| &node.server))
+    }
+
+    /// Nodes with other lives than these have none of the rows of before: they create them, whatever was deleted since. Tells one.
+    pub(crate) fn find_anew(&mut self, known: &KnownLives) -> Result<Option<String>, LoadError> {
+        let mut found = None;
+        for node in self.copies.iter_mut().flat_map(|(_, nodes)| nodes) {
+            node.is_anew = known.lack(&node.server);
+            if node.is_anew && found.is_none() {
+                found = Some(match known.has_name(&node.server) {
+                    true => format!("{} has begun anew, empty, since rows were written to it", node.name),
+                    false => format!("{} was no target of this load before", node.name),
+                });
+            }
+        }
+        if found.is_some() {
+            self.anew_since = self.now()?.0;
+        }
+        Ok(found)
+    }
+
+    /// What follows is written to complete nodes that have begun anew.
+    pub(crate) fn complete(&mut self, completes: bool) {
+        self.completes = completes;
     }
 
     /// Refuses targets that have lost what they were given.
@@ -150,7 +192,9 @@ impl RowSink {
         for (at, row) in rows.iter().enumerate() {
             for (copy, (place, nodes)) in self.copies.iter().enumerate() {
                 let node = (place.node_of)(&row.item.key);
-                self.pending.push((at, copy, node, begin(&nodes[node], &self.cx, row)));
+                if !self.completes || nodes[node].is_anew || nodes[node].server.has_versions {
+                    self.pending.push((at, copy, node, self.begin(&nodes[node], row)));
+                }
             }
         }
         self.under_way = rows;
@@ -186,27 +230,28 @@ impl RowSink {
             }
             sleep(PAUSE);
             for (at, copy, node) in again {
-                self.pending.push((at, copy, node, begin(&self.copies[copy].1[node], &self.cx, &rows[at])));
+                self.pending.push((at, copy, node, self.begin(&self.copies[copy].1[node], &rows[at])));
             }
         }
         Ok(rows.iter().map(|row| row.row).zip(fates).collect())
     }
-}
 
-fn begin(node: &Node, cx: &Cx, row: &Outgoing) -> Pending<Outcome> {
-    let Made { key, value, flags, expiry } = &row.item;
-    let key = Key::new(key, node.store.seed());
-    let (put, set, item);
-    let op = if node.server.has_versions {
-        let meta = ItemMeta { flags: *flags, expiry: *expiry, cas: row.version.0, ..ItemMeta::default() };
-        item = ItemRef { meta, value: Value::whole(value) };
-        put = Put::Newer { as_of: row.as_of, base: None };
-        Op::Put(&item, put)
-    } else {
-        set = Write { flags: *flags, exptime: Exptime(expiry.0.into()), ..Write::default() };
-        Op::Write(value, &set)
-    };
-    into_pending(node.store.call(cx, &key, op, &mut Unseen))
+    fn begin(&self, node: &Node, row: &Outgoing) -> Pending<Outcome> {
+        let Made { key, value, flags, expiry } = &row.item;
+        let key = Key::new(key, node.store.seed());
+        let (put, set, item);
+        let op = if node.server.has_versions {
+            let meta = ItemMeta { flags: *flags, expiry: *expiry, cas: row.version.0, ..ItemMeta::default() };
+            item = ItemRef { meta, value: Value::whole(value) };
+            let as_of = if node.is_anew { row.as_of.max(self.anew_since) } else { row.as_of };
+            put = Put::Newer { as_of, base: None };
+            Op::Put(&item, put)
+        } else {
+            set = Write { flags: *flags, exptime: Exptime(expiry.0.into()), ..Write::default() };
+            Op::Write(value, &set)
+        };
+        into_pending(node.store.call(&self.cx, &key, op, &mut Unseen))
+    }
 }
 
 fn fate(written: Written) -> Fate {

@@ -3,6 +3,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod anew;
 mod cachemover;
 mod days;
 mod filling;
