@@ -118,7 +118,7 @@ image: $(if $(PROGRAM),,release-build)
 # All that a release has: the program, the package, the image, what they are built of, and checksums over all.
 release: deb image
 	tar -C $(dir $(or $(PROGRAM),$(TARGET)/release/moneta)) --owner=0 --group=0 -czf $(DIST)/moneta-$(shell uname -m)-linux.tar.gz moneta
-	scripts/sbom.py > $(DIST)/moneta.cdx.json
+	scripts/sbom.py $(PACKAGED) > $(DIST)/moneta.cdx.json
 	cd $(DIST) && sha256sum *.deb *.tar *.tar.gz *.json > SHA256SUMS
 
 # The package: installed, upgraded while a node serves, rolled back and purged, in a copy of this machine's files; the image; and
@@ -126,6 +126,7 @@ release: deb image
 test-packages: build
 	$(call needs,test packages)
 	scripts/test-packages.sh $(SERVER)
+	scripts/sbom.py --check $(PACKAGED)
 
 # The manual as one site.
 docs:

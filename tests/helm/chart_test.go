@@ -110,6 +110,9 @@ func TestEachSetOfValuesMakesObjectsThatKubernetesKnows(t *testing.T) {
 				kinds[kind.Kind]++
 			}
 			t.Logf("%v", kinds)
+			if zones := kinds["StatefulSet"]; kinds["Deployment"]+kinds["DaemonSet"] != zones {
+				t.Fatalf("%d zones, and not as many sets of proxies: %v", zones, kinds)
+			}
 			if kinds["StatefulSet"] == 0 || kinds["Service"] < 2 || kinds["ConfigMap"] != 1 {
 				t.Fatalf("not all is there: %v", kinds)
 			}
@@ -170,6 +173,7 @@ func check(t *testing.T, object runtime.Object, kind schema.GroupVersionKind) {
 }
 
 func TestWrongValuesAreRefused(t *testing.T) {
+	zones := []any{map[string]any{"name": "a", "topologyZone": "eu-1a"}, map[string]any{"name": "b"}}
 	wrong := map[string]chartutil.Values{
 		"a misspelt value":        {"nodesPerZones": 2},
 		"a misspelt value within": {"node": map[string]any{"memoryMib": 1}},
@@ -177,11 +181,39 @@ func TestWrongValuesAreRefused(t *testing.T) {
 		"no zones":                {"zones": []any{}},
 		"an unknown kind":         {"proxy": map[string]any{"kind": "Job"}},
 		"TLS without a secret":    {"tls": map[string]any{"enabled": true}},
+		"open admin ports":        {"networkPolicy": map[string]any{"enabled": false}},
+		"machines of no zone":     {"zones": zones, "proxy": map[string]any{"kind": "DaemonSet"}},
 	}
 	for name, values := range wrong {
 		if _, err := render(t, values); err == nil {
 			t.Errorf("%s is taken", name)
 		}
+	}
+}
+
+// A proxy that is told another zone than its machine's would read across zones.
+func TestEachProxyIsOfTheZoneOfItsMachine(t *testing.T) {
+	objects, err := render(t, valuesOf(t, filepath.Join(chartFolder, "ci/daemon-values.yaml")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]string{}
+	for _, object := range objects {
+		decoded, _, err := codecs(t).UniversalDeserializer().Decode(object, nil, nil)
+		set, isSet := decoded.(*appsv1.DaemonSet)
+		if err != nil || !isSet {
+			continue
+		}
+		pod := set.Spec.Template.Spec
+		terms := pod.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
+		for _, variable := range pod.Containers[0].Env {
+			if variable.Name == "MONETA_ZONE" {
+				found[variable.Value] = terms[0].MatchExpressions[0].Key + "=" + terms[0].MatchExpressions[0].Values[0]
+			}
+		}
+	}
+	if len(found) != 2 || found["a"] != "topology.kubernetes.io/zone=eu-1a" || found["b"] != "topology.kubernetes.io/zone=eu-1b" {
+		t.Fatalf("%v", found)
 	}
 }
 

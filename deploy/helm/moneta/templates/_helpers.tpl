@@ -44,6 +44,9 @@ nodes = [
 - { name: MONETA_LISTEN, value: {{ .Values.listenAddress | quote }} }
 - { name: MONETA_ADMIN, value: {{ printf (contains ":" .Values.listenAddress | ternary "[%s]:11280" "%s:11280") .Values.listenAddress | quote }} }
 {{- if not .Values.users.enabled }}
+{{- if not .Values.networkPolicy.enabled }}
+{{- fail "users.enabled and networkPolicy.enabled are both false: whoever is in the Kubernetes cluster could change how nodes run; enable one of them" }}
+{{- end }}
 # Network policies keep strangers out.
 - { name: MONETA_ADMIN_OPEN, value: "on" }
 {{- end }}
