@@ -128,10 +128,7 @@ impl Apps {
         let is_behind = |name: &String| self.behind(door).any(|app| app.name() == name);
         self.behind(door).find_map(|app| {
             let other = app.cluster.other_apps().into_iter().find(|other| !is_behind(other))?;
-            let app = app.name();
-            Some(format!(
-                "the nodes of the app {app} have {other}, too, an app of another proxy, which a flush would empty"
-            ))
+            Some(app.cluster.shared_with(&other))
         })
     }
 
@@ -250,7 +247,7 @@ fn of_app(mut sample: Sample, app: &str) -> Sample {
 impl Flush for Apps {
     /// Of all apps behind the door: none is flushed where one of them refuses.
     fn flush(&self, cx: &Cx, delay: Exptime) -> Step<()> {
-        self.flush_each(cx, move |cluster, cx| component::flush(cluster, cx, delay))
+        self.flush_each(cx, move |cluster, cx| cluster.flush_whole(cx, delay))
     }
 
     fn pending(&self) -> Option<u32> {
@@ -258,7 +255,7 @@ impl Flush for Apps {
     }
 
     fn floor(&self, cx: &Cx, floor: Floor) -> Step<()> {
-        self.flush_each(cx, move |cluster, cx| component::floor(cluster, cx, floor))
+        self.flush_each(cx, move |cluster, cx| cluster.floor_whole(cx, floor))
     }
 
     /// The nodes keep them.

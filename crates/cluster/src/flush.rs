@@ -15,19 +15,26 @@ use crate::node::{is_busy, is_unwell};
 use crate::writes::too_few;
 
 impl Flush for Cluster {
+    /// Refused where another app has nodes of this one: a flush takes all that a node has, whichever app's it is.
     fn flush(&self, cx: &Cx, delay: Exptime) -> Step<()> {
-        let call = Call::new(self.shared(), cx);
-        start(async move { call.flush_all(delay).await })
+        let (cluster, cx) = (self.clone(), cx.clone());
+        start(async move {
+            cluster.is_alone().await?;
+            finish(cluster.flush_whole(&cx, delay)).await
+        })
     }
 
     fn pending(&self) -> Option<u32> {
         None
     }
 
-    /// Every node takes it. One that does not gets it when it is back.
+    /// Every node takes it. One that does not gets it when it is back. Refused as [`Flush::flush`].
     fn floor(&self, cx: &Cx, floor: Floor) -> Step<()> {
-        let call = Call::new(self.shared(), cx);
-        start(async move { call.flush(floor).await })
+        let (cluster, cx) = (self.clone(), cx.clone());
+        start(async move {
+            cluster.is_alone().await?;
+            finish(cluster.floor_whole(&cx, floor)).await
+        })
     }
 
     fn floors(&self) -> Floors {
@@ -41,6 +48,36 @@ impl Flush for Cluster {
 
     fn lag(&self) -> u32 {
         0
+    }
+}
+
+impl Cluster {
+    /// Flushes nodes with all that they have.
+    pub(crate) fn flush_whole(&self, cx: &Cx, delay: Exptime) -> Step<()> {
+        let call = Call::new(self.shared(), cx);
+        start(async move { call.flush_all(delay).await })
+    }
+
+    /// The same by a floor that was made elsewhere.
+    pub(crate) fn floor_whole(&self, cx: &Cx, floor: Floor) -> Step<()> {
+        let call = Call::new(self.shared(), cx);
+        start(async move { call.flush(floor).await })
+    }
+
+    /// Fails if an app of another process has nodes of this one, as far as these were heard. Not before the boards were read
+    /// once.
+    async fn is_alone(&self) -> Result<(), StoreError> {
+        self.heard().await;
+        match self.other_apps().first() {
+            Some(other) => Err(StoreError::new(ErrorKind::Refused, self.shared_with(other)).not_sent()),
+            None => Ok(()),
+        }
+    }
+
+    /// What is answered to a flush where another app has nodes of this one.
+    pub(crate) fn shared_with(&self, other: &str) -> String {
+        let app = &self.config().app;
+        format!("the nodes of the app {app} have {other}, too, an app of another proxy, which a flush would empty")
     }
 }
 

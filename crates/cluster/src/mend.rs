@@ -15,15 +15,12 @@
 //!
 //! Nothing else is taken away. docs/decisions/38-mending.md says why so.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use moneta_background::Run;
 use moneta_feed::{Begin, Change, Line, Next, Source, SourceError};
-use moneta_store::feed::Buckets;
 use moneta_store::{Key, Lookup, Op, Outcome, OwnedKey, Version};
-use smallvec::SmallVec;
 
 use crate::apart::APART;
 use crate::cluster::Cluster;
@@ -35,15 +32,12 @@ use crate::maintenance::Delivery;
 use crate::mending::Span;
 use crate::node::Node;
 use crate::shared::ClusterShared;
+use crate::told_keys::{Table, Told};
 
 /// Between two rounds.
 const PAUSE: Duration = Duration::from_secs(1);
 /// One that has heard no board for longer than this does not know who lives, in milliseconds.
 const HEARD: u64 = 3_000;
-/// Memory of what feeds tell, in bytes: some 200,000 keys. Where there are more, feeds are read again, for a part of the keys each.
-const BYTES_MAX: usize = 32 << 20;
-/// What a key takes beside itself.
-const EXTRA: usize = 96;
 /// Bytes a second that a node is asked to tell, at most.
 const RATE: u64 = 16 << 20;
 /// Keys that are compared at once.
@@ -51,18 +45,6 @@ const AT_ONCE: usize = 32;
 /// How long a node that could not be asked is waited for, and how often it is looked for, in milliseconds.
 const PATIENCE: u64 = 3_600_000;
 const AGAIN: u64 = 30_000;
-
-/// What feeds tell of a key: the newest version on each copy, and whether it is a delete.
-type Told = SmallVec<[(Version, bool); 4]>;
-
-/// What feeds tell of keys in a range of buckets.
-struct Table {
-    from: u64,
-    first: u16,
-    last: u16,
-    keys: HashMap<Box<[u8]>, Told>,
-    bytes: usize,
-}
 
 /// How far a node's feed could be read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -74,41 +56,6 @@ struct Read {
     /// Since when the node remembers every delete, in milliseconds since the Unix epoch; 0: that is not known.
     horizon: u64,
     has_gap: bool,
-}
-
-impl Table {
-    fn new(from: u64, first: u16) -> Self {
-        Self { from, first, last: u16::MAX, keys: HashMap::new(), bytes: 0 }
-    }
-
-    fn buckets(&self) -> Option<Buckets> {
-        let is_all = (self.first, self.last) == (0, u16::MAX);
-        if is_all { None } else { format!("{}-{}", self.first, self.last).parse().ok() }
-    }
-
-    fn has(&self, key: &[u8]) -> bool {
-        (self.first..=self.last).contains(&Buckets::of(key))
-    }
-
-    /// Takes what a feed has told of a key of `copy`, one of `copies`.
-    fn note(&mut self, key: &[u8], version: Version, deleted: bool, copy: usize, copies: usize) {
-        if version.millis() < self.from || !self.has(key) {
-            return;
-        }
-        if !self.keys.contains_key(key) {
-            self.bytes += key.len() + EXTRA;
-            self.keys.insert(key.into(), SmallVec::from_elem((Version::ZERO, false), copies));
-            while self.bytes > BYTES_MAX && self.last > self.first {
-                self.last = self.first + (self.last - self.first) / 2;
-                let last = self.last;
-                self.keys.retain(|key, _| Buckets::of(key) <= last);
-                self.bytes = self.keys.keys().map(|key| key.len() + EXTRA).sum();
-            }
-        }
-        if let Some(told) = self.keys.get_mut(key).map(|told| &mut told[copy]) {
-            *told = (*told).max((version, deleted));
-        }
-    }
 }
 
 impl Cluster {
@@ -216,27 +163,19 @@ impl ClusterShared {
         board.taken_up.push(process);
     }
 
-    /// Whether a key is this app's alone.
-    fn may_mend(&self, key: &[u8], is_shared: bool) -> bool {
-        let prefix = &self.config.prefix;
-        let is_own = key.starts_with(prefix) && !self.config.others.iter().any(|other| key.starts_with(other));
-        if is_shared { !prefix.is_empty() && is_own } else { true }
-    }
-
     /// Compares the writes of a span, and gives copies what they lack; whether all nodes could be asked.
     async fn mend_span(self: &Arc<Self>, layout: &Layout, span: &Span, sleep: &impl Fn(Duration) -> bool) -> bool {
-        let is_shared = !self.board.lock().other_apps(self.clock.millis()).is_empty();
-        if is_shared && self.config.prefix.is_empty() {
-            if !span.is_repeated {
-                tracing::warn!(
-                    app = self.config.app,
-                    "another app has nodes of this one, and keys do not tell whose they are: the last writes of a \
-                     process that is gone are not compared"
-                );
+        let compared = match self.compared() {
+            Ok(compared) => compared,
+            Err(error) => {
+                if !span.is_repeated {
+                    let app = &self.config.app;
+                    tracing::warn!(app, %error, "the last writes of a process that is gone are not compared yet");
+                }
+                // An app that is there no more counts for ten minutes.
+                return false;
             }
-            // A command that is over counts as one for ten minutes.
-            return false;
-        }
+        };
         let mut first = 0;
         let mut is_whole = true;
         let mut given = 0;
@@ -252,7 +191,7 @@ impl ClusterShared {
                         continue;
                     }
                     let Some(source) = self.connect.feed(&node.place, table.buckets()) else { continue };
-                    let is_ours = |key: &[u8]| replica.node_of(key) == index && self.may_mend(key, is_shared);
+                    let is_ours = |key: &[u8]| replica.node_of(key) == index && compared.has(key);
                     *read = self.read_feed(source, span, &is_ours, copy, layout.replicas.len(), &mut table);
                     self.counters.mends.gaps.add(u64::from(read.has_gap && first == 0));
                     if self.is_closed() {

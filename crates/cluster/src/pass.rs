@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use moneta_store::{Cursor, Cx, ErrorKind, Store, StoreError, Version, Walking};
 
+use crate::compared::Compared;
 use crate::hints::{Doubt, place};
 
 /// How long a node is left alone where keys stayed in doubt or it did not list them, in milliseconds; doubles each time, up to
@@ -68,13 +69,22 @@ impl Pass {
         Self { checked, open, young, cursor, found, has_listed_all: false }
     }
 
+    /// Whether the node was asked for keys.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.cursor.is_under_way() || self.has_listed_all
+    }
+
     /// Buckets that stay in doubt at its end.
     pub(crate) fn keeps(&self) -> Vec<bool> {
         self.open.iter().zip(&self.young).map(|(open, young)| *open || *young).collect()
     }
 
     /// Has the node list some of its keys, and takes those in doubt; how many it listed.
-    pub(crate) fn list(&mut self, store: &Arc<dyn Store>) -> Result<(usize, Walking), StoreError> {
+    pub(crate) fn list(
+        &mut self,
+        store: &Arc<dyn Store>,
+        compared: &Compared<'_>,
+    ) -> Result<(usize, Walking), StoreError> {
         let lists = store.parts().walk;
         let lists = lists.ok_or_else(|| StoreError::new(ErrorKind::Unsupported, "the node does not list its keys"))?;
         let (checked, found) = (&self.checked, &mut self.found);
@@ -82,7 +92,7 @@ impl Pass {
         let walking = lists.walk(&Cx::outside(), &mut self.cursor, &mut |item| {
             listed += 1;
             let version = item.meta.version();
-            if checked.version(place(item.key)) > version {
+            if checked.version(place(item.key)) > version && compared.has(item.key) {
                 found.push_back((item.key.into(), version));
             }
         });

@@ -15,6 +15,7 @@ use smallvec::SmallVec;
 
 use crate::apart::surely_current;
 use crate::cluster::Cluster;
+use crate::compared::Compared;
 use crate::error::ClusterError;
 use crate::hints::{Belief, Doubt, place};
 use crate::layout::Layout;
@@ -85,7 +86,14 @@ impl ClusterShared {
             }
         };
         let Some(mut pass) = pass else { return };
-        let ended = self.go_on(layout, index, &mut pass).await;
+        if !pass.has_begun() {
+            // Its board tells which other apps have it, which may not have been heard yet.
+            self.exchange_with(node, None, now);
+        }
+        let ended = match self.compared() {
+            Ok(compared) => self.go_on(layout, index, &mut pass, &compared).await,
+            Err(error) => Err(error),
+        };
         let mut sweep = node.sweep.lock();
         sweep.failure = ended.as_ref().err().map(|error| error.to_string().into());
         match ended {
@@ -107,7 +115,15 @@ impl ClusterShared {
     }
 
     /// Goes on with a pass for as long as a round may; true at its end.
-    async fn go_on(&self, layout: &Layout, index: usize, pass: &mut Pass) -> Result<bool, StoreError> {
+    async fn go_on(
+        &self,
+        layout: &Layout,
+        index: usize,
+        pass: &mut Pass,
+        compared: &Compared<'_>,
+    ) -> Result<bool, StoreError> {
+        // What was listed before it was known that another app has the node.
+        pass.found.retain(|(key, _)| compared.has(key));
         let per_round = u128::from(self.rules.hint_rate()) * PAUSE.as_millis() / 1000;
         let (mut checks, mut lists) = (usize::try_from(per_round).unwrap_or(usize::MAX).max(1), 0);
         let lists_max = checks.saturating_mul(LISTED);
@@ -127,7 +143,7 @@ impl ClusterShared {
             if checks == 0 || lists >= lists_max {
                 return Ok(false);
             }
-            match pass.list(&layout.nodes[index].store)? {
+            match pass.list(&layout.nodes[index].store, compared)? {
                 (listed, Walking::More) => lists += listed,
                 (_, Walking::End) => pass.has_listed_all = true,
                 (_, Walking::Wait(pending)) => pending.await?,

@@ -153,7 +153,7 @@ impl ClusterShared {
     }
 
     /// Hears what is new on a node's board, and posts something there; whether that is there. `None`: it does not answer.
-    fn exchange_with(&self, node: &Node, post: Option<(u64, &[u8])>, now: u64) -> Option<bool> {
+    pub(crate) fn exchange_with(&self, node: &Node, post: Option<(u64, &[u8])>, now: u64) -> Option<bool> {
         let cursor = node.board.lock().cursor;
         let heard = self.connect.exchange(&node.place, cursor, post)?;
         if heard.since > 0 {

@@ -87,6 +87,10 @@ impl World {
 
     /// Among these nodes, of which the first topology has one for each copy; the proxies are of these apps.
     fn within(all: &Topology, apps: [&str; 2], hint_bytes: u64, has_boards: bool) -> Self {
+        Self::of(all, apps.map(ClusterConfig::new), hint_bytes, has_boards)
+    }
+
+    fn of(all: &Topology, apps: [ClusterConfig; 2], hint_bytes: u64, has_boards: bool) -> Self {
         let clock = Arc::new(Clock::manual(1_790_000_000));
         let topology = topology(1);
         let (_, stores) = away(all, &clock);
@@ -105,7 +109,7 @@ impl World {
                 clock: Arc::clone(&clock),
             };
             let zone = zone.map(Into::into);
-            let config = ClusterConfig::new(apps[usize::from(number)]);
+            let config = apps[usize::from(number)].clone();
             let config = ClusterConfig { hint_bytes, zone, eject_after: u32::MAX, allow_flush: true, ..config };
             let writer = Writer { origin: Origin::new(1, number), salt: number.into(), seed: SEED };
             let cluster = Cluster::new(config, &topology, Box::new(connect), writer, 1 << 20, Arc::clone(&clock));
@@ -329,8 +333,12 @@ fn an_app_is_not_flushed_where_another_proxy_has_an_app_on_its_nodes() {
         let world = World::within(&topology(1), ["app", other], 1 << 20, true);
         let flush = || {
             let cluster = world.proxies[0].0.clone();
-            let apps = Apps::new(vec![App { cluster, prefix: Some(Vec::new()), strip_prefix: false, door: None }]);
-            block_on(steps::finish(component::flush(&apps, &Cx::outside(), Exptime::NEVER)))
+            let app = App { cluster: cluster.clone(), prefix: Some(Vec::new()), strip_prefix: false, door: None };
+            let among =
+                block_on(steps::finish(component::flush(&Apps::new(vec![app]), &Cx::outside(), Exptime::NEVER)));
+            let alone = block_on(steps::finish(component::flush(&cluster, &Cx::outside(), Exptime::NEVER)));
+            assert_eq!(among.is_err(), alone.is_err(), "a proxy of one app has it alone: {alone:?}");
+            alone
         };
         assert!(set(&world.proxies[1].0, "key1", 0).is_ok());
         // Longer than a post stays that is not repeated.
@@ -338,6 +346,63 @@ fn an_app_is_not_flushed_where_another_proxy_has_an_app_on_its_nodes() {
         let flushed = flush();
         assert_eq!((flushed.is_err(), world.nodes[0].holds("key1")), (is_refused, is_refused), "{flushed:?}");
     }
+}
+
+/// A node lists the keys of all apps that it has. Those of another one are on no other copy of this one, which is no reason to
+/// drop them.
+#[test]
+fn keys_of_another_app_are_not_compared_and_stay() {
+    for (prefix, is_compared) in [("", false), ("app:", true)] {
+        let apps = ["app", "other"].map(|name| {
+            let others = vec![b"app:x".into()];
+            ClusterConfig { prefix: prefix.into(), others, ..ClusterConfig::new(name) }
+        });
+        let world = World::of(&topology(1), apps, 4_000, true);
+        world.second(0);
+        let keys: Vec<String> = (0..300).map(|number| format!("app:key{number}")).collect();
+        let foreign: Vec<String> = ["key", "app:xkey"]
+            .into_iter()
+            .flat_map(|key| (0..300).map(move |number| format!("{key}{number}")))
+            .collect();
+        foreign.iter().for_each(|key| world.nodes[2].plant(key));
+        keys.iter().for_each(|key| assert!(set(&world.proxies[0].0, key, 0).is_ok()));
+        world.clock.advance(1);
+        world.cut(0, "c0:11211", true);
+        keys.iter().for_each(|key| assert!(set(&world.proxies[0].0, key, 0).is_ok()));
+        world.cut(0, "c0:11211", false);
+        let doubt = || {
+            let node = world.proxies[0].0.status().nodes.remove(2);
+            (node.in_doubt > 0.0, node.doubt_failure.is_some())
+        };
+        assert_eq!(doubt(), (true, false));
+        world.rounds(30);
+        assert_eq!(doubt(), (!is_compared, !is_compared), "with the prefix {prefix:?}");
+        assert!(foreign.iter().all(|key| world.nodes[2].holds(key)));
+        let told = component::report(&world.proxies[0].0, &Cx::outside()).metrics;
+        let compared = told.iter().filter(|sample| sample.metric.name == "cluster_doubt_checked_total");
+        let compared: f64 = compared.map(|sample| sample.value.number()).sum();
+        assert!(compared <= keys.len() as f64 && is_compared == (compared > 0.0), "{compared}");
+    }
+}
+
+/// Before anything was heard of it: the board of the node that is compared tells.
+#[test]
+fn another_app_is_known_before_keys_are_compared() {
+    let world = World::within(&topology(1), ["app", "other"], 4_000, true);
+    world.nodes[2].plant("key");
+    world.clock.advance(1);
+    world.cut(0, "c0:11211", true);
+    (0..9_000).for_each(|number| assert!(set(&world.proxies[0].0, &format!("key{number}"), 0).is_ok()));
+    assert!(world.is_doubted(0, "key"), "by a key in the same part");
+    world.cut(0, "c0:11211", false);
+    world.proxies[1].0.exchange(0);
+    world.clock.advance(10);
+    for _ in 0..300 {
+        world.clock.advance(1);
+        block_on(world.proxies[0].0.maintain());
+        block_on(world.proxies[0].0.sweep());
+    }
+    assert!(world.nodes[2].holds("key"));
 }
 
 /// Boards answer once the sender is gone.

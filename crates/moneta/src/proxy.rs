@@ -146,6 +146,7 @@ fn cluster(
         keys,
         kept,
         allow_flush: !settings.get(&DISABLE_FLUSH_ALL),
+        has_boards: true,
         origin: cluster::origin(settings),
         seed,
         outward: outward.clone(),
@@ -174,6 +175,8 @@ pub struct ClusterParts {
     pub kept: Option<PathBuf>,
     /// It may be flushed.
     pub allow_flush: bool,
+    /// It posts on the nodes' boards, as a process of the app. Else others would take it for another app on their nodes.
+    pub has_boards: bool,
     /// Who writes.
     pub origin: Origin,
     /// How keys are hashed in this process.
@@ -191,7 +194,7 @@ pub struct ClusterParts {
 /// # Errors
 /// If there is no topology, it makes no sense, or the folder of hints cannot be used.
 pub fn cluster_of(settings: &Values, source: Box<dyn TopologySource>, parts: ClusterParts) -> anyhow::Result<Cluster> {
-    let ClusterParts { name, keys, kept, allow_flush, origin, seed, outward, memory, clock } = parts;
+    let ClusterParts { name, keys, kept, allow_flush, has_boards, origin, seed, outward, memory, clock } = parts;
     let salt = getrandom::u64().context("the system has no randomness")?;
     let config = proxy::config(settings, &name, allow_flush);
     let config = ClusterConfig { prefix: keys.prefix, others: keys.others, ..config };
@@ -205,6 +208,7 @@ pub fn cluster_of(settings: &Values, source: Box<dyn TopologySource>, parts: Clu
         move |address| RemoteConfig { seed, memory: Arc::clone(&memory), ..proxy::node(&settings_of, address) };
     let timeout = settings.get(&proxy::NODE_TIMEOUT).into();
     let nodes = RemoteNodes::new(Box::new(configure), timeout, outward, Arc::clone(&clock));
+    let nodes = if has_boards { nodes } else { nodes.without_boards() };
     let writer = Writer { origin, salt, seed };
     let item_max = settings.get(&MAX_ITEM_SIZE);
     let cluster = Cluster::new(config, &first, Box::new(nodes), writer, item_max, clock)?;

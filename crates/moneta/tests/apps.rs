@@ -286,6 +286,10 @@ fn a_flush_of_one_app_takes_nothing_of_another_ones_on_the_same_nodes() {
     drop(two);
     let another = proxy("one");
     assert!(is_refused(&another, "two") && is_refused(&one, "two"));
+    // One of a proxy of its own, without a table.
+    let arguments = ["proxy", "-p", "0", "--admin", "off", "--threads", "1", "--app", "three", "--topology", &topology];
+    let refused = flush(&Node::run(&mut moneta(&arguments)));
+    assert!(refused.contains(" have one, too, an app of another") || refused.contains(" have two, too, "), "{refused}");
     for node in &nodes {
         assert_eq!(ask(node.address(), "flush_all"), "CLIENT_ERROR flush_all not allowed\r\n");
     }

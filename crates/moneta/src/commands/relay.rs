@@ -203,11 +203,12 @@ impl Regions {
         let (there, here) = (source_there(options, outward), source_here(options, outward));
         let seed = KeyHash::random().context("the system has no randomness")?;
         let memory = Arc::new(ValueMemory::new(VALUE_MEMORY));
-        let parts = |name: &str, origin, file: &str| ClusterParts {
+        let parts = |name: &str, origin, file: &str, has_boards| ClusterParts {
             name: name.to_owned(),
             keys: AppKeys::default(),
             kept: Some(folder.join(file)),
             allow_flush: true,
+            has_boards,
             origin,
             seed,
             outward: outward.clone(),
@@ -216,7 +217,7 @@ impl Regions {
         };
         let own = options.get(&WRITER_ID).unwrap_or_default();
         let here = to.map(|to| {
-            let parts = parts(&app, Writer::new(region, own), &format!("{app}.to.topology.toml"));
+            let parts = parts(&app, Writer::new(region, own), &format!("{app}.to.topology.toml"), true);
             proxy::cluster_of(&with_values(options), here(&to)?, parts).context("to")
         });
         let kept = folder.join(format!("{app}.from-{region}.topology.toml"));
@@ -227,6 +228,7 @@ impl Regions {
                 &format!("{app}.probe"),
                 Writer::new(region, own),
                 &format!("{app}.probe-{region}.topology.toml"),
+                false,
             );
             proxy::cluster_of(&without_hints(options), there(&from)?, parts).context("from")
         });

@@ -208,6 +208,7 @@ impl Pair {
                 keys: AppKeys::default(),
                 kept: None,
                 allow_flush: false,
+                has_boards: false,
                 origin: Origin::default(),
                 seed: KeyHash::random().context("the system has no randomness")?,
                 outward: outward.clone(),

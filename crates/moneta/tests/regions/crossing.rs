@@ -1,6 +1,6 @@
 //! What crosses, and what does not.
 
-use crate::common::until;
+use crate::common::{Node, moneta, until};
 use crate::world::World;
 
 const MISS: &str = "EN\r\n";
@@ -84,10 +84,14 @@ fn a_flush_crosses_where_it_is_asked_to_and_too_large_values_leave_nothing_old()
     assert_eq!(west.ask("mg kept v"), "VA 1\r\nx\r\n");
     assert_eq!(east.ask("mg kept v"), MISS);
     first.kill();
-    let _second = world.relay(0, &["--flush", "relay"]);
+    let second = world.relay(0, &["--flush", "relay", "--probe"]);
     east.set("after", "z");
     reads(&world, 1, "after", "z");
-    assert_eq!(east.ask("flush_all"), "OK\r\n");
+    // A probe is no other app on the nodes, whose keys a flush would empty.
+    second.until("it probes", || second.metric("relay_probe_writes_total") >= 2.0);
+    let inside = world.folder.path().join("inside-1.toml");
+    let arguments = ["proxy", "-p", "0", "--admin", "off", "--threads", "1", "--region-id", "1", "--topology"];
+    assert_eq!(Node::run(moneta(&arguments).arg(inside)).exchange("flush_all\r\n"), "OK\r\n");
     ["kept", "other", "after"].iter().for_each(|key| misses(&world, 1, key));
 }
 

@@ -152,6 +152,9 @@ fn a_flush_of_one_side_is_no_delete_and_copies_are_repaired_by_their_topology() 
     let report = repair("a", "b", &["--full", "--topology", &topology, "--to-topology", &topology]);
     assert_eq!(counts(&report)[0], 1, "{report}");
     assert_eq!(b.exchange("mg new v\r\n"), "VA 1\r\ny\r\n");
+    // No proxy takes that for another app, whose keys a flush would empty.
+    let arguments = ["proxy", "-p", "0", "--admin", "off", "--threads", "1", "--topology", &topology];
+    assert_eq!(Node::run(&mut moneta(&arguments)).exchange("flush_all\r\n"), "OK\r\n");
 }
 
 /// Two nodes that hold the same keys, but for those that `lacks` says.
