@@ -9,13 +9,13 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use common::{Nodes, SEED, memory, set, topology};
 use moneta_cluster::{Cluster, ClusterConfig, Connect, Heard, Node, Opened, Topology, Writer};
-use moneta_feed::{Begin, Buckets, Change, Line, Next, Set, Source, SourceError, StoreSource, Wanted};
+use moneta_feed::{Begin, Buckets, Change, Line, Mark, Next, Set, Source, SourceError, StoreSource, Wanted};
 use moneta_layers::feed::Feed;
 use moneta_memory::Memory;
 use moneta_store::board::{Board, Part};
-use moneta_store::request::Delete;
+use moneta_store::request::{Delete, Write};
 use moneta_store::{
-    Clock, Cx, ErrorKind, ItemMeta, Key, Lookup, Op, Origin, Step, Store, StoreError, Unseen, Version, Visit,
+    Calls, Clock, Cx, ErrorKind, ItemMeta, Key, Lookup, Op, Origin, Step, Store, StoreError, Unseen, Version, Visit,
     component, steps,
 };
 use moneta_testkit::doubles::{Double, Layer};
@@ -43,28 +43,45 @@ impl Double for Cable {
 }
 
 /// What a node's feed tells beside what changed.
-type Lies = Arc<Mutex<HashMap<String, Vec<Change>>>>;
+#[derive(Clone, Default)]
+struct Lie {
+    changes: Vec<Change>,
+    /// It does not tell since when it remembers deletes.
+    hides_horizon: bool,
+}
 
-struct Lying(StoreSource, Vec<Change>);
+type Lies = Arc<Mutex<HashMap<String, Lie>>>;
 
-impl Source for Lying {
+/// One process's way to the feed of a node.
+struct Feeding {
+    source: StoreSource,
+    lie: Lie,
+    is_cut: bool,
+}
+
+impl Source for Feeding {
     fn begin(&mut self, from: Begin, rate: u64) -> Result<(), SourceError> {
-        self.0.begin(from, rate)
+        if self.is_cut { Err(SourceError::Away("cut".into())) } else { self.source.begin(from, rate) }
     }
 
     fn next(&mut self) -> Result<Next, SourceError> {
-        match self.1.pop() {
-            Some(change) => Ok(Next::Line(Line::Change(change))),
-            None => self.0.next(),
+        if let Some(change) = self.lie.changes.pop() {
+            return Ok(Next::Line(Line::Change(change)));
         }
+        Ok(match self.source.next()? {
+            Next::Line(Line::Mark(mark)) if self.lie.hides_horizon => {
+                Next::Line(Line::Mark(Mark { horizon: 0, ..mark }))
+            }
+            next => next,
+        })
     }
 
     fn wait(&mut self, bytes: usize) -> Result<(), SourceError> {
-        self.0.wait(bytes)
+        self.source.wait(bytes)
     }
 
     fn set_rate(&mut self, rate: u64) -> Result<bool, SourceError> {
-        self.0.set_rate(rate)
+        self.source.set_rate(rate)
     }
 }
 
@@ -99,8 +116,9 @@ impl Connect for Cabled {
     fn feed(&self, node: &Node, buckets: Option<Buckets>) -> Option<Box<dyn Source>> {
         let name = node.address.to_string();
         let store = Arc::clone(&self.stores.lock()[&name]);
-        let lies = self.lies.lock().get(&name).cloned().unwrap_or_default();
-        Some(Box::new(Lying(StoreSource::new(store, Wanted { buckets, ..Wanted::default() }, false), lies)))
+        let lie = self.lies.lock().get(&name).cloned().unwrap_or_default();
+        let source = StoreSource::new(store, Wanted { buckets, ..Wanted::default() }, false);
+        Some(Box::new(Feeding { source, lie, is_cut: self.cuts[&name].load(Relaxed) }))
     }
 }
 
@@ -180,21 +198,30 @@ impl World {
 
     /// The first process reaches these nodes alone from now on.
     fn reaches(&self, zones: &[&str]) {
-        for (name, cut) in &self.processes[0].1 {
+        self.reaches_from(0, zones);
+    }
+
+    /// The same of another process.
+    fn reaches_from(&self, process: usize, zones: &[&str]) {
+        for (name, cut) in &self.processes[process].1 {
             cut.store(!zones.iter().any(|zone| name.starts_with(zone)), Relaxed);
         }
     }
 
+    /// The node of a copy that has a key, and another one of that copy.
+    fn nodes_of(&self, copy: usize, key: &str) -> [Telling; 2] {
+        let nodes = &self.topology.replicas[copy].nodes;
+        let place = moneta_cluster::Ring::new(self.topology.ring, nodes).expect("a ring").node(key.as_bytes());
+        [place, 1 - place].map(|place| Arc::clone(&self.stores.lock()[&nodes[place].address.to_string()]))
+    }
+
+    fn lie(&self, node: &str, changes: Vec<Change>) {
+        self.lies.lock().entry(node.into()).or_default().changes.extend(changes);
+    }
+
     /// What the copies have of a key.
     fn copies(&self, key: &str) -> Vec<Option<u64>> {
-        let stores = self.stores.lock();
-        let ring = |copy: usize| moneta_cluster::Ring::new(self.topology.ring, &self.topology.replicas[copy].nodes);
-        let of = |copy: usize| {
-            let place = ring(copy).expect("a ring").node(key.as_bytes());
-            let name = self.topology.replicas[copy].nodes[place].address.to_string();
-            version(&*stores[&name], key)
-        };
-        (0..3).map(of).collect()
+        (0..3).map(|copy| version(&*self.nodes_of(copy, key)[0], key)).collect()
     }
 
     fn agree(&self, key: &str) -> bool {
@@ -218,6 +245,22 @@ fn version(store: &dyn Store, key: &str) -> Option<u64> {
         Lookup::Found(item) => Some(item.meta.cas),
         _ => None,
     }
+}
+
+/// Sets a key on one node alone, and tells its version.
+fn plant(store: &Telling, key: &str) -> u64 {
+    store.set(&Key::new(key.as_bytes(), SEED), b"value", &Write::default()).now().expect("it stores");
+    version(&**store, key).expect("it is there")
+}
+
+/// What a feed tells of a set.
+fn told_set(key: &str, version: Version) -> Change {
+    let meta = ItemMeta { cas: version.0, ..ItemMeta::default() };
+    Change::Set(Set { key: key.to_owned().into_bytes().into(), meta, value: None, as_of: None })
+}
+
+fn told_delete(key: &str, version: Version) -> Change {
+    Change::Delete { key: key.to_owned().into_bytes().into(), version }
 }
 
 fn delete(cluster: &Cluster, key: &str) {
@@ -300,22 +343,21 @@ fn a_copy_that_came_back_empty_is_given_nothing() {
 #[test]
 fn what_one_feed_tells_and_no_copy_has_changes_nothing() {
     let mut world = World::new(2);
-    let keys: Vec<String> = (0..40).map(|number| format!("key{number}")).collect();
-    keys.iter().for_each(|key| assert!(set(&world.processes[1].0, key, 0).is_ok()));
+    let keys: Vec<String> = (0..60).map(|number| format!("key{number}")).collect();
+    keys[..40].iter().for_each(|key| assert!(set(&world.processes[1].0, key, 0).is_ok()));
+    // One copy has the others alone.
+    for key in &keys[40..] {
+        plant(&world.nodes_of(2, key)[0], key);
+    }
     let before: Vec<_> = keys.iter().map(|key| world.copies(key)).collect();
     world.clock.advance_millis(100);
     let now = world.clock.millis();
     for name in ["a0:11211", "a1:11211"] {
         let lie = |(number, key): (usize, &String)| {
-            let key = key.clone().into_bytes().into();
-            let version = Version::at(if number % 4 < 2 { now } else { now + 86_400_000 });
-            let meta = ItemMeta { cas: version.0, ..ItemMeta::default() };
-            match number % 2 {
-                0 => Change::Delete { key, version },
-                _ => Change::Set(Set { key, meta, value: None, as_of: None }),
-            }
+            let version = Version::at(if number % 4 < 2 || number >= 40 { now } else { now + 86_400_000 });
+            if number % 2 == 0 && number < 40 { told_delete(key, version) } else { told_set(key, version) }
         };
-        world.lies.lock().insert(name.into(), keys.iter().enumerate().map(lie).collect());
+        world.lie(name, keys.iter().enumerate().map(lie).collect());
     }
     world.processes.remove(0);
     world.a_while();
@@ -372,4 +414,152 @@ fn it_can_be_turned_off() {
     world.processes.remove(0);
     world.a_while();
     assert!(!world.agree("key") && world.counted(0, "cluster_gone_total") == 0);
+}
+
+/// That another copy shows nothing is no word for a delete that it does not tell.
+#[test]
+fn a_delete_that_one_copy_tells_and_does_not_show_takes_nothing_from_others() {
+    let mut world = World::new(2);
+    let keys: Vec<String> = (0..40).map(|number| format!("key{number}")).collect();
+    for key in &keys {
+        plant(&world.nodes_of(0, key)[0], key);
+        plant(&world.nodes_of(2, key)[0], key);
+    }
+    world.clock.advance_millis(100);
+    let version = Version::at(world.clock.millis());
+    ["a0:11211", "a1:11211"].iter().for_each(|node| {
+        world.lie(node, keys.iter().map(|key| told_delete(key, version)).collect());
+    });
+    let before: Vec<_> = keys.iter().map(|key| world.copies(key)).collect();
+    world.processes.remove(0);
+    world.a_while();
+    assert_eq!(world.counted(0, "cluster_gone_total"), 1);
+    assert_eq!(before, keys.iter().map(|key| world.copies(key)).collect::<Vec<_>>());
+}
+
+/// A node that tells of the future has no word for its keys: the others are compared.
+#[test]
+fn what_a_feed_tells_of_the_future_hides_nothing() {
+    let mut world = World::new(2);
+    world.reaches(&["a"]);
+    assert!(set(&world.processes[0].0, "key", 0).is_err());
+    let future = Version::at(world.clock.millis() + 86_400_000);
+    ["c0:11211", "c1:11211"].iter().for_each(|node| world.lie(node, vec![told_set("key", future)]));
+    world.processes.remove(0);
+    world.a_while();
+    let [a, b, _] = world.copies("key")[..] else { unreachable!("there are three") };
+    assert!(a.is_some() && a == b);
+}
+
+/// Such as nodes have from an earlier topology.
+#[test]
+fn what_a_node_tells_of_a_key_that_is_another_ones_counts_for_nothing() {
+    let mut world = World::new(2);
+    world.reaches(&["a", "b"]);
+    assert!(set(&world.processes[0].0, "key", 0).is_ok());
+    let version = Version(world.copies("key")[0].expect("it is there"));
+    ["c0:11211", "c1:11211"].iter().for_each(|node| {
+        let [_, other] = world.nodes_of(2, "key");
+        if Arc::ptr_eq(&world.stores.lock()[*node], &other) {
+            world.lie(node, vec![told_set("key", version)]);
+        }
+    });
+    world.processes.remove(0);
+    world.a_while();
+    assert!(world.agree("key"));
+}
+
+#[test]
+fn a_copy_that_does_not_tell_since_when_it_knows_of_deletes_is_given_nothing_that_it_lacks() {
+    let mut world = World::new(2);
+    world.reaches(&["a", "b"]);
+    assert!(set(&world.processes[0].0, "key", 0).is_ok());
+    for node in ["c0:11211", "c1:11211"] {
+        world.lies.lock().insert(node.into(), Lie { hides_horizon: true, ..Lie::default() });
+    }
+    world.processes.remove(0);
+    world.a_while();
+    assert_eq!(world.copies("key")[2], None);
+}
+
+#[test]
+fn a_node_that_does_not_answer_is_compared_once_it_is_back() {
+    let mut world = World::new(2);
+    world.reaches(&["a"]);
+    assert!(set(&world.processes[0].0, "key", 0).is_err());
+    world.processes.remove(0);
+    world.reaches(&["a", "b"]);
+    world.a_while();
+    let [a, b, c] = world.copies("key")[..] else { unreachable!("there are three") };
+    assert!(a.is_some() && a == b && c.is_none());
+    world.reaches(&["a", "b", "c"]);
+    world.a_while();
+    assert!(world.agree("key") && world.counted(0, "cluster_gone_total") == 1);
+}
+
+/// It may be on its way, and its process knows of it.
+#[test]
+fn what_was_written_since_a_process_was_found_to_be_gone_is_left_to_its_own_process() {
+    let mut world = World::new(2);
+    // One that neither compares nor says that it lives.
+    world.start(ClusterConfig { mend_after: std::time::Duration::ZERO, ..ClusterConfig::new("app") });
+    world.processes.remove(0);
+    world.reaches_from(1, &["b"]);
+    let mut late = Vec::new();
+    for second in 0..120 {
+        let is_late = world.counted(0, "cluster_gone_total") == 1;
+        world.second();
+        let key = format!("key{second}");
+        assert!(set(&world.processes[1].0, &key, 0).is_err());
+        if is_late {
+            late.push(key);
+        }
+    }
+    assert!(late.len() > 10 && late.iter().all(|key| !world.agree(key)));
+    assert!(world.counted(0, "cluster_mended_total") > 0, "what was written before is given");
+}
+
+/// Its keys are compared in several passes, each over as many as there is room for.
+#[test]
+fn more_than_is_kept_at_once_is_compared_all_the_same() {
+    let mut world = World::new(2);
+    world.reaches(&["a", "b"]);
+    let keys: Vec<String> = (0..200).map(|number| format!("key{number}")).collect();
+    keys.iter().for_each(|key| assert!(set(&world.processes[0].0, key, 0).is_ok()));
+    // Of these all copies tell the same.
+    let (version, long) = (Version::at(world.clock.millis()), "k".repeat(230));
+    let changes: Vec<_> = (0..120_000).map(|number| told_delete(&format!("{long}{number}"), version)).collect();
+    for node in world.topology.nodes() {
+        world.lie(&node.address.to_string(), changes.clone());
+    }
+    world.processes.remove(0);
+    world.a_while();
+    let left = keys.iter().filter(|key| !world.agree(key)).count();
+    assert_eq!((left, world.counted(0, "cluster_mended_total")), (0, 200));
+}
+
+/// One that ends says whether what it wrote has arrived.
+#[test]
+fn only_what_a_process_leaves_undone_is_compared() {
+    let ended = |name: &str, is_done: bool| {
+        let mut world = World::new(2);
+        let cluster = world.processes[0].0.clone();
+        cluster.start().expect("it has threads");
+        assert!(set(&cluster, "key", 0).is_ok());
+        if !is_done {
+            world.reaches(&["a", "b"]);
+            assert!(set(&cluster, "key", 0).is_ok());
+        }
+        component::close(&cluster);
+        let tells = || moneta_background::list().iter().any(|task| task.name == "cluster-board" && task.running > 0);
+        while tells() {
+            std::thread::yield_now();
+        }
+        drop(cluster);
+        world.processes.remove(0);
+        world.a_while();
+        assert_eq!((world.counted(0, "cluster_gone_total"), world.agree("key")), (u64::from(!is_done), true), "{name}");
+    };
+    ended("all has arrived", true);
+    ended("one copy lacks a write", false);
 }
