@@ -1,5 +1,7 @@
 //! The options of `moneta relay`: its own, and those that it shares with proxies.
 
+mod topic;
+
 use std::ffi::OsString;
 use std::time::Duration;
 
@@ -216,29 +218,10 @@ pub fn resolve(matches: &ArgMatches, environment: impl Fn(&str) -> Option<OsStri
     if values.get(&FROM).is_none() {
         refusals.push(values.refuse(&FROM, "the topology of the other region"));
     }
-    let has_topic = values.get(&THROUGH).is_some();
-    let writes_topic = has_topic && values.get(&TO).is_none();
-    if values.get(&TO).is_none() && !has_topic {
+    if values.get(&TO).is_none() && values.get(&THROUGH).is_none() {
         refusals.push(values.refuse(&TO, "the topology of this region"));
     }
-    if has_topic && !cfg!(feature = "kafka") {
-        refusals.push(values.refuse(&THROUGH, "nothing: this build has no Kafka"));
-    }
-    if writes_topic && values.get(&SHARES) > 1 {
-        refusals.push(values.refuse(&SHARES, "1, where a topic is written: its marks are of all keys"));
-    }
-    if writes_topic && !values.get(&SHARE).is_all() {
-        refusals.push(values.refuse(&SHARE, "all, where a topic is written: its marks are of all keys"));
-    }
-    if writes_topic && values.get(&MODE) != Mode::Full {
-        refusals.push(values.refuse(&MODE, "full, where a topic is written: who reads it has a mode of its own"));
-    }
-    if writes_topic && values.get(&PROBE) {
-        refusals.push(values.refuse(&PROBE, "off, where a topic is written: there is no cluster to read from"));
-    }
-    if has_topic && !writes_topic && values.get(&RATE) > 0 {
-        refusals.push(values.refuse(&RATE, "0, where a topic is read: its brokers have quotas"));
-    }
+    refusals.extend(topic::refused(&values));
     if values.written(REGION.about().key).is_none() {
         refusals.push(values.refuse(&REGION, "given: the region_id of the other region's nodes and proxies"));
     }
@@ -288,7 +271,7 @@ mod tests {
 
     const NEEDED: [&str; 8] = ["--from", "/f", "--to", "/t", "--region", "1", "--state-dir", "/s"];
 
-    fn resolved(arguments: &[&str]) -> Result<Values, String> {
+    pub(super) fn resolved(arguments: &[&str]) -> Result<Values, String> {
         let matches = add_to(Command::new("relay")).get_matches_from([&["relay"], arguments].concat());
         resolve(&matches, |_| None).map_err(|error| error.to_string())
     }
