@@ -13,7 +13,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "deploy/monitoring"
 
-# Where samples come from: `node`, `ssd` (a node with an SSD tier), `proxy`.
+# Where samples come from: `node`, `ssd` (a node with an SSD tier), `proxy`, `relay`.
 # Row: panels. Panel: title, unit of Grafana, queries (expression, legend), who must have samples.
 NODE = 'job="moneta",instance=~"$instance"'
 DASHBOARD = {
@@ -82,6 +82,17 @@ DASHBOARD = {
         ("Reads, by result, a second", "ops", [
             (f"sum by (result) (rate(moneta_cluster_reads_total{{{NODE}}}[$__rate_interval]))", "{{result}}")], "proxy"),
     ],
+    "Relays": [
+        ("Behind the other region", "s", [(f"max by (instance, region) (moneta_relay_lag_seconds{{{NODE}}})", "{{instance}} from region {{region}}")], "relay"),
+        ("Changes a second, and those under way", "short", [
+            (f"sum by (region) (rate(moneta_relay_changes_total{{{NODE}}}[$__rate_interval]))", "read of region {{region}}"),
+            (f"sum by (region) (moneta_relay_under_way{{{NODE}}})", "under way from region {{region}}")], "relay"),
+        ("Time until the probe is read here, 50 and 99 of 100", "s", [
+            (f"histogram_quantile({q}, sum by (le, instance) (rate(moneta_relay_probe_seconds_bucket{{{NODE}}}[$__rate_interval])))", f"{{{{instance}}}} p{int(q * 100)}") for q in (0.5, 0.99)], "relay"),
+        ("Left out, a second, and gaps", "short", [
+            (f"sum by (reason) (rate(moneta_relay_refused_total{{{NODE}}}[$__rate_interval]))", "{{reason}}"),
+            (f"sum by (cause) (increase(moneta_relay_gaps_total{{{NODE}}}[$__rate_interval]))", "gap: {{cause}}")], "relay"),
+    ],
 }
 
 # Alert: (expression, for, severity, summary, what must have samples, series that fire it, series that do not, labels of the alert).
@@ -141,6 +152,24 @@ ALERTS = {
                                {f'moneta_cluster_topology_agrees{{{I},app="a"}}': "0x30"}, {f'moneta_cluster_topology_agrees{{{I},app="a"}}': "1x30"}),
     "MonetaTopologyUnread": ("moneta_cluster_source_up == 0", "15m", "warning", "{{ $labels.instance }} cannot read its topology", "proxy",
                              {f'moneta_cluster_source_up{{{I},app="a"}}': "0x40"}, {f'moneta_cluster_source_up{{{I},app="a"}}': "1x40"}),
+    # One that catches up, a second and a half a second or more, is not told of.
+    "MonetaRelayBehind": ("moneta_relay_lag_seconds > 60 and deriv(moneta_relay_lag_seconds[5m]) > -0.5", "5m", "warning",
+                          "the relay {{ $labels.instance }} is behind region {{ $labels.region }}, and does not catch up", "relay",
+                          {f'moneta_relay_lag_seconds{{{I},region="1"}}': "100+60x30"}, {f'moneta_relay_lag_seconds{{{I},region="1"}}': "3600-60x30"}),
+    "MonetaRelayDown": ("moneta_relay_up == 0", "2m", "critical", "the relay {{ $labels.instance }} does not read region {{ $labels.region }}", "relay",
+                        {f'moneta_relay_up{{{I},region="1"}}': "0x20"}, {f'moneta_relay_up{{{I},region="1"}}': "1x20"}),
+    "MonetaRelayGap": ('sum by (instance, job) (increase(moneta_relay_gaps_total[1h])) > 0 unless sum by (instance, job) (increase(moneta_relay_repairs_total{ended="done"}[1h])) > 0', "5m", "warning",
+                       "changes of another region are missing at the relay {{ $labels.instance }}, and no repair has ended since", "relay",
+                       {f'moneta_relay_gaps_total{{{I},cause="reclaimed"}}': "0 1x30", f'moneta_relay_repairs_total{{{I},ended="done"}}': "0x30"},
+                       {f'moneta_relay_gaps_total{{{I},cause="reclaimed"}}': "0 1x30", f'moneta_relay_repairs_total{{{I},ended="done"}}': "0 0 1x30"}),
+    "MonetaRelayLeavesOut": ("increase(moneta_relay_refused_total[15m]) > 0", "0m", "warning", "the relay {{ $labels.instance }} leaves changes out: {{ $labels.reason }}", "relay",
+                             {f'moneta_relay_refused_total{{{I},reason="too_large"}}': "0+1x20"}, {f'moneta_relay_refused_total{{{I},reason="too_large"}}': "3x20"}),
+    "MonetaRelayProbeSlow": ("histogram_quantile(0.99, sum by (le, instance, job) (rate(moneta_relay_probe_seconds_bucket[15m]))) > 0.4", "10m", "warning",
+                             "what is written in another region is read late at {{ $labels.instance }}", "relay",
+                             {f'moneta_relay_probe_seconds_bucket{{{I},le="0.1"}}': "0x40", f'moneta_relay_probe_seconds_bucket{{{I},le="1"}}': "0+60x40", f'moneta_relay_probe_seconds_bucket{{{I},le="+Inf"}}': "0+60x40"},
+                             {f'moneta_relay_probe_seconds_bucket{{{I},le="0.1"}}': "0+60x40", f'moneta_relay_probe_seconds_bucket{{{I},le="1"}}': "0+60x40", f'moneta_relay_probe_seconds_bucket{{{I},le="+Inf"}}': "0+60x40"}),
+    "MonetaRelayGoesBack": ("increase(moneta_relay_probe_older_total[15m]) > 0", "0m", "warning", "reads at {{ $labels.instance }} went back to what is older", "relay",
+                            {f"moneta_relay_probe_older_total{{{I}}}": "0+1x20"}, {f"moneta_relay_probe_older_total{{{I}}}": "2x20"}),
     "MonetaCertificateExpires": ("moneta_tls_certificate_expires_seconds - time() < 7 * 86400", "0m", "warning", "the certificate of {{ $labels.instance }} expires within a week", "tls",
                                  {f"moneta_tls_certificate_expires_seconds{{{I}}}": "100000x20"}, {f"moneta_tls_certificate_expires_seconds{{{I}}}": "9000000x20"}),
 }
@@ -219,7 +248,7 @@ def rule_tests():
         series = next(iter(fires))
         kept = "by (instance, job)" in ALERTS[name][0]
         for label, value in re.findall(r'(\w+)="([^"]*)"', series):
-            if not kept or label in ("instance", "job"):
+            if label != "le" and (not kept or label in ("instance", "job")):
                 labels[label] = value
         text = summary
         for label, value in labels.items():
@@ -242,7 +271,7 @@ def probes():
                 all_queries.append({"of": f"panel {row}: {title}", "query": asked, "who": who})
     for name, (expression, *rest) in ALERTS.items():
         # What the comparison is made on, over a time that the test lasts.
-        for part in re.split(r" and | or ", expression):
+        for part in re.split(r" and | or | unless ", expression):
             asked = re.sub(r"\[\d+[mh]\]", "[30s]", re.sub(r"(==|>=|>|<) .*$", "", part)).strip()
             all_queries.append({"of": f"alert {name}", "query": asked, "who": rest[3]})
     return json.dumps(all_queries, indent=1) + "\n"

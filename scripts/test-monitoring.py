@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Holds deploy/monitoring to a real Prometheus: rules are checked and tested, and each panel and rule has samples in a scrape of a node,
-a node with an SSD tier, one with TLS and a proxy, all under load. MONETA_BIN: the program.
+a node with an SSD tier, one with TLS, a proxy and a relay, all under load. MONETA_BIN: the program.
 """
 
 import json
@@ -92,20 +92,24 @@ def main():
 
 
 def scrape(folder, processes, ends):
-    nodes = [processes.moneta("serve", "--cluster", "-m", "16") for _ in range(2)]
+    nodes = [processes.moneta("serve", "--cluster", "--region-id", "1", "-m", "16") for _ in range(2)]
+    west = processes.moneta("serve", "--cluster", "--region-id", "2", "-m", "16")
     ssd = processes.moneta("serve", "-m", "8", "--flash", f"{folder}/ssd:160m", "--flash-flush-interval", "100ms")
     key, certificate = folder / "key.pem", folder / "certificate.pem"
     subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", key, "-out", certificate,
                     "-subj", "/CN=localhost", "-days", "30"], check=True, capture_output=True)
     key.chmod(0o600)
     tls = processes.moneta("serve", "--tls-cert", str(certificate), "--tls-key", str(key), "--admin-tls", "off")
-    topology = folder / "topology.toml"
-    replicas = [f'[[replica]]\nname = "{zone}"\nzone = "{zone}"\nnodes = ["127.0.0.1:{port}"]\n' for zone, (port, _) in zip("ab", nodes)]
-    topology.write_text("epoch = 1\n" + "".join(replicas))
-    for _, admin in nodes:
+    topology, other = folder / "topology.toml", folder / "west.toml"
+    for path, of in ((topology, nodes), (other, [west])):
+        replicas = [f'[[replica]]\nname = "{zone}"\nzone = "{zone}"\nnodes = ["127.0.0.1:{port}"]\n' for zone, (port, _) in zip("ab", of)]
+        path.write_text("epoch = 1\n" + "".join(replicas))
+    for _, admin in [*nodes, west]:
         until("a node is ready", lambda: page(f"http://127.0.0.1:{admin}/readyz"))
-    proxy = processes.moneta("proxy", "--topology", str(topology), "--zone", "a")
-    admins = [admin for _, admin in [*nodes, ssd, tls, proxy]]
+    proxy = processes.moneta("proxy", "--topology", str(topology), "--zone", "a", "--region-id", "1")
+    relay = free_port()
+    processes.start(BIN, "relay", "--from", str(topology), "--to", str(other), "--region", "1", "--state-dir", f"{folder}/relay", "--probe", "--admin", f"127.0.0.1:{relay}")
+    admins = [*(admin for _, admin in [*nodes, west, ssd, tls, proxy]), relay]
     for admin in admins:
         until(f"port {admin} is ready", lambda: processes.alive() or page(f"http://127.0.0.1:{admin}/readyz"))
     for port, size in ((nodes[0][0], 100), (ssd[0], 4000), (proxy[0], 300)):
