@@ -3,13 +3,16 @@
 //! There is no group of consumers: who reads which partition is the relays' matter, and so is how far they are. Writes wait for all
 //! replicas in sync, and may be there twice after an error, which changes nothing since changes have versions.
 
+mod access;
+
 use std::collections::HashMap;
 use std::future::Future;
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use chrono::DateTime;
+use moneta_net::{LentTls, TlsConnector};
 use moneta_relay::topic::{Message, Record, Topic, TopicError};
 use parking_lot::Mutex;
 use rskafka::BackoffConfig;
@@ -17,6 +20,8 @@ use rskafka::client::error::{Error, ProtocolError};
 use rskafka::client::partition::{Compression, OffsetAt, PartitionClient, UnknownTopicHandling};
 use rskafka::client::{Client, ClientBuilder};
 use tokio::runtime::Handle;
+
+pub use self::access::{Access, Mechanism, User};
 
 /// How long a call may take.
 const WITHIN: Duration = Duration::from_secs(10);
@@ -26,6 +31,12 @@ const WRITTEN_WITHIN: Duration = Duration::from_secs(15);
 const WRITE_MAX: usize = 96 << 20;
 /// How long it is tried again meanwhile, as while a partition has no leader.
 const RETRIED: Duration = Duration::from_secs(3);
+/// Pause before brokers that were not reached are tried again, by all threads together.
+const HOLD_OFF: Duration = Duration::from_secs(1);
+/// The same where they have refused the log-in, as after a log-in at a node.
+const REFUSED_HOLD_OFF: Duration = Duration::from_secs(5);
+/// How a log-in that was refused is told.
+const REFUSED: &str = "the brokers refuse the log-in";
 /// How long a read waits for messages, in milliseconds.
 const WAIT_MS: i32 = 1_000;
 /// Bytes of messages that are read at once; a larger one comes by itself.
@@ -43,10 +54,27 @@ pub struct Place {
 /// A topic.
 pub struct Kafka {
     place: Place,
+    access: Access,
     compression: Compression,
     runtime: Handle,
-    client: Mutex<Option<Arc<Client>>>,
-    partitions: Mutex<HashMap<u32, Arc<PartitionClient>>>,
+    /// Held while the brokers are connected to: others would fail as this one does.
+    reached: Mutex<Reached>,
+    partitions: Mutex<HashMap<u32, Known>>,
+    /// What protects their connections.
+    tls: Mutex<Option<LentTls>>,
+}
+
+/// A partition, and the client that it is of.
+type Known = (Arc<PartitionClient>, Arc<Client>);
+
+/// What came of connecting to the brokers.
+#[derive(Default)]
+struct Reached {
+    client: Option<Arc<Client>>,
+    /// What protects the client's connections.
+    tls: Option<LentTls>,
+    /// Up to when none is made, as the last one failed, and why.
+    held_off: Option<(Instant, String)>,
 }
 
 impl Kafka {
@@ -54,10 +82,11 @@ impl Kafka {
     ///
     /// # Errors
     /// If the system has no thread.
-    pub fn new(place: Place, compress: bool) -> io::Result<Self> {
+    pub fn new(place: Place, access: Access, compress: bool) -> io::Result<Self> {
         let compression = if compress { Compression::Zstd } else { Compression::NoCompression };
         let runtime = moneta_background::runtime::handle()?;
-        Ok(Self { place, compression, runtime, client: Mutex::default(), partitions: Mutex::default() })
+        let (reached, partitions, tls) = (Mutex::default(), Mutex::default(), Mutex::default());
+        Ok(Self { place, access, compression, runtime, reached, partitions, tls })
     }
 
     /// Does this within the time that a call may take.
@@ -69,20 +98,72 @@ impl Kafka {
         }
     }
 
+    /// Forgets connections that are protected as it was before certificates or authorities were read anew.
+    fn renew(&self) -> Result<Option<LentTls>, TopicError> {
+        let lent = self.access.tls.as_ref().map(TlsConnector::lent).transpose();
+        let lent = lent.map_err(|error| TopicError::Away(error.to_string()))?;
+        let mut tls = self.tls.lock();
+        if *tls != lent {
+            tls.clone_from(&lent);
+            self.partitions.lock().clear();
+        }
+        Ok(lent)
+    }
+
     fn client(&self) -> Result<Arc<Client>, TopicError> {
-        if let Some(client) = &*self.client.lock() {
+        let tls = self.renew()?;
+        let mut reached = self.reached.lock();
+        if let Some(client) = reached.client.as_ref().filter(|_| reached.tls == tls) {
             return Ok(Arc::clone(client));
         }
+        if let Some((_, why)) = reached.held_off.as_ref().filter(|(until, _)| Instant::now() < *until) {
+            return Err(TopicError::Away(why.clone()));
+        }
+        let connected = self.connect(tls.clone());
+        reached.held_off = connected.as_ref().err().map(|error| {
+            let why = error.to_string();
+            let pause = if why.contains(REFUSED) { REFUSED_HOLD_OFF } else { HOLD_OFF };
+            (Instant::now() + pause, why)
+        });
+        let client = Arc::new(connected?);
+        (reached.client, reached.tls) = (Some(Arc::clone(&client)), tls);
+        Ok(client)
+    }
+
+    fn connect(&self, tls: Option<LentTls>) -> Result<Client, TopicError> {
+        // The secret may have changed, which shows as a failure.
+        let unread = self.access.user.as_ref().and_then(|user| user.source.reload().err());
+        // The first try alone says what is wrong: the client itself repeats what fails, log-ins, too.
+        let connected = self.within(WITHIN, self.builder(tls.clone(), Duration::ZERO).build());
+        match (connected, unread) {
+            (Err(error), Some(unread)) => Err(TopicError::Away(format!("{error}; and {unread}"))),
+            (Err(error), None) => Err(error),
+            (Ok(_), unread) => {
+                if let Some(error) = unread {
+                    tracing::warn!(%error, "the log-in for the brokers cannot be read again: that of before is good");
+                }
+                self.within(WITHIN, self.builder(tls, RETRIED).build())
+            }
+        }
+    }
+
+    /// A client that repeats for so long what fails.
+    fn builder(&self, tls: Option<LentTls>, retried: Duration) -> ClientBuilder {
         let backoff = BackoffConfig {
             init_backoff: Duration::from_millis(50),
             max_backoff: Duration::from_secs(1),
             base: 2.0,
-            deadline: Some(RETRIED),
+            deadline: Some(retried),
         };
-        let built = ClientBuilder::new(self.place.brokers.clone()).client_id("moneta-relay").backoff_config(backoff);
-        let client = Arc::new(self.within(WITHIN, built.build())?);
-        *self.client.lock() = Some(Arc::clone(&client));
-        Ok(client)
+        let builder = ClientBuilder::new(self.place.brokers.clone()).client_id("moneta-relay").backoff_config(backoff);
+        let builder = match tls {
+            Some(tls) => builder.tls_config(tls.into()),
+            None => builder,
+        };
+        match &self.access.user {
+            Some(user) => builder.sasl_config(user.sasl()),
+            None => builder,
+        }
     }
 
     /// Does something in a partition. After a failure its leader is asked for again.
@@ -95,28 +176,38 @@ impl Kafka {
     where
         F: Future<Output = Result<T, Error>>,
     {
+        self.renew()?;
         let known = self.partitions.lock().get(&partition).cloned();
-        let client = match known {
-            Some(client) => client,
+        let (of, client) = match known {
+            Some(known) => known,
             None => {
                 let (client, number) = (self.client()?, i32::try_from(partition).unwrap_or(i32::MAX));
                 let made = client.partition_client(&self.place.topic, number, UnknownTopicHandling::Error);
-                let made = Arc::new(self.within(WITHIN, made).inspect_err(|_| self.forget(partition))?);
-                self.partitions.lock().insert(partition, Arc::clone(&made));
+                let made = self.within(WITHIN, made).inspect_err(|_| self.forget(partition, &client))?;
+                let made = (Arc::new(made), client);
+                self.partitions.lock().insert(partition, made.clone());
                 made
             }
         };
-        let ended = self.within(limit, call(client));
+        let ended = self.within(limit, call(of));
         if matches!(ended, Err(TopicError::Away(_))) {
-            self.forget(partition);
+            self.forget(partition, &client);
         }
         ended
     }
 
-    fn forget(&self, partition: u32) {
+    fn forget(&self, partition: u32, client: &Arc<Client>) {
         self.partitions.lock().remove(&partition);
-        // The brokers that it knows may be gone.
-        *self.client.lock() = None;
+        self.forget_client(client);
+    }
+
+    /// The brokers that a client knows may be gone.
+    fn forget_client(&self, client: &Arc<Client>) {
+        // Whoever connects now, puts another one in its place in any case.
+        let Some(mut reached) = self.reached.try_lock() else { return };
+        if reached.client.as_ref().is_some_and(|kept| Arc::ptr_eq(kept, client)) {
+            reached.client = None;
+        }
     }
 }
 
@@ -129,7 +220,19 @@ fn told(error: &Error) -> TopicError {
         } => TopicError::TooLarge,
         // All else may be a matter of the moment. Of an error of the broker the code is enough: the rest is the request.
         Error::ServerError { protocol_error, .. } => TopicError::Away(format!("the broker says {protocol_error}")),
-        other => TopicError::Away(other.to_string()),
+        other => {
+            let text = other.to_string();
+            // The last word is the cause: before it stands how often it was tried.
+            let why = text.rsplit_once("Source: ").map_or(text.as_str(), |(_, why)| why);
+            TopicError::Away(match why {
+                _ if why.contains("Sasl") => format!("{REFUSED}: {why}"),
+                // All that a broker does where it is spoken to in another way than its listener wants.
+                _ if why.contains("early eof") => {
+                    format!("the broker hangs up: it ends, or wants TLS or a log-in, or none: {why}")
+                }
+                _ => why.to_owned(),
+            })
+        }
     }
 }
 
@@ -149,7 +252,7 @@ impl Topic for Kafka {
 
     fn partitions(&self) -> Result<u32, TopicError> {
         let client = self.client()?;
-        let topics = self.within(WITHIN, client.list_topics()).inspect_err(|_| *self.client.lock() = None)?;
+        let topics = self.within(WITHIN, client.list_topics()).inspect_err(|_| self.forget_client(&client))?;
         let topic = topics.into_iter().find(|topic| topic.name == self.place.topic);
         let count = topic.map_or(0, |topic| topic.partitions.len());
         match u32::try_from(count) {

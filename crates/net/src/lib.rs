@@ -54,8 +54,8 @@ pub use outward::Outward;
 pub use received::Received;
 pub use stream::Stream;
 pub use tls::{
-    ClientCertificates, MinVersion, PemSource, PreparedTls, Tls, TlsAcceptor, TlsConfig, TlsConnector, TlsError,
-    TlsFailure, TlsSummary,
+    ClientCertificates, LentTls, MinVersion, PemSource, PreparedTls, Tls, TlsAcceptor, TlsConfig, TlsConnector,
+    TlsError, TlsFailure, TlsSummary,
 };
 pub use transport::Transport;
 pub use transport_error::TransportError;

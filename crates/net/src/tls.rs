@@ -3,7 +3,7 @@
 //!
 //! - [`TlsConfig`]: where certificates, keys and authorities come from. [`Tls`]: what was read there last, and again.
 //! - [`TlsAcceptor`], [`TlsConnector`]: begin connections of the two sides.
-//! - `Encrypted`: a connection.
+//! - `Encrypted`: a connection. [`LentTls`]: for libraries that make theirs themselves.
 
 mod acceptor;
 mod admission;
@@ -13,6 +13,7 @@ mod connector;
 mod credentials;
 pub(crate) mod encrypted;
 pub(crate) mod error;
+mod lent;
 mod loaded;
 mod names;
 mod records;
@@ -29,5 +30,6 @@ pub use connector::TlsConnector;
 pub use credentials::{PreparedTls, Tls};
 pub use encrypted::TlsSummary;
 pub use error::{TlsError, TlsFailure};
+pub use lent::LentTls;
 pub use source::PemSource;
 pub(crate) use source::Stamp;

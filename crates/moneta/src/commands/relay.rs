@@ -2,6 +2,7 @@
 
 pub mod gaps;
 mod registered;
+mod topic;
 
 use std::io::{Write, stdout};
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use moneta_admin::{AdminConfig, AdminError};
 use moneta_cluster::sources::{GuardConfig, Guarded, TopologySource};
 use moneta_cluster::{Cluster, Topology};
 use moneta_link::{Control, ControlSource, ControlUrl, Epochs, Identity};
-use moneta_net::Outward;
+use moneta_net::{Outward, Tls};
 use moneta_options::report::Origin;
 use moneta_options::values::{Values, Written};
 use moneta_process::Process;
@@ -22,14 +23,12 @@ use moneta_process::runner::Beginning;
 use moneta_process::startup::Startup;
 use moneta_relay::probe::Probe;
 use moneta_relay::relay::{Surroundings, Way};
-use moneta_relay::topic::Topic;
 use moneta_relay::{LeaseConfig, OnGap, Relay, RelayConfig, Sharing};
 use moneta_remote::ValueMemory;
 use moneta_store::{Clock, KeyHash, Origin as Writer, Store, component};
 
 use self::registered::{LEAVE_WITHIN, Registered};
 use crate::admin_access;
-use crate::options::kinds::topic::Place;
 use crate::options::kinds::topology::Source;
 use crate::options::misspelt;
 use crate::options::of_relay::{
@@ -105,7 +104,7 @@ pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     let sharing = leased.map_or_else(|| Sharing::Own(options.get(&SHARE)), Sharing::Leased);
     let of_nodes = regions.here.clone();
     let owes = Box::new(move || of_nodes.as_ref().is_some_and(Cluster::owes));
-    let way = way(&options, store)?;
+    let way = way(&options, tls.as_ref(), store)?;
     let surroundings = Surroundings { sharing, owes, way, outward, clock, on_gap, probe: probe.clone() };
     let relay = Relay::start(config(&options)?, regions.topology, regions.source, surroundings)?;
     let relay = Arc::new(relay);
@@ -139,24 +138,13 @@ pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
 }
 
 /// Which way changes take.
-fn way(options: &Values, store: Option<Arc<dyn Store>>) -> anyhow::Result<Way> {
+fn way(options: &Values, tls: Option<&Arc<Tls>>, store: Option<Arc<dyn Store>>) -> anyhow::Result<Way> {
     Ok(match (options.get(&THROUGH), store) {
-        (Some(place), Some(store)) => Way::OutOf(topic(place, options)?, store),
-        (Some(place), None) => Way::Into(topic(place, options)?),
+        (Some(place), Some(store)) => Way::OutOf(topic::open(place, options, tls)?, store),
+        (Some(place), None) => Way::Into(topic::open(place, options, tls)?),
         (None, Some(store)) => Way::Direct(store),
         (None, None) => return Err(anyhow!("to: there is no target")),
     })
-}
-
-#[cfg(feature = "kafka")]
-fn topic(Place { brokers, topic }: Place, options: &Values) -> anyhow::Result<Arc<dyn Topic>> {
-    let place = moneta_kafka::Place { brokers, topic };
-    Ok(Arc::new(moneta_kafka::Kafka::new(place, options.get(&COMPRESS)).context("no thread for Kafka")?))
-}
-
-#[cfg(not(feature = "kafka"))]
-fn topic(_: Place, _: &Values) -> anyhow::Result<Arc<dyn Topic>> {
-    Err(anyhow!("through: this build has no Kafka"))
 }
 
 /// The control plane here, and who the relay is there.

@@ -23,8 +23,9 @@ use moneta_relay::{Mode, Share};
 
 use crate::options::contradictions::is_loopback;
 use crate::options::kinds::control::ControlUrls;
+use crate::options::kinds::pem::Pem;
 use crate::options::kinds::share::KeyShare;
-use crate::options::kinds::topic::TopicPlace;
+use crate::options::kinds::topic::{Mechanism, TopicPlace};
 use crate::options::kinds::topology::{Source, TopologySource};
 use crate::options::sections::access::{AUDIT_LOG, USERS};
 use crate::options::sections::cluster::{MAX_CLOCK_SKEW, WRITER_ID};
@@ -53,6 +54,27 @@ section! {
     /// written to it; with to, it is read in place of these nodes. Builds without the feature kafka refuse it.
     THROUGH: TopicPlace = Opt::new("through", TopicPlace, || None).example("\"kafka:10.0.0.1:9092/sessions\"")
         .when("Where the regions have Kafka between them, or others are to read the changes as JSON.");
+
+    /// Authorities of the brokers' certificates, in PEM, where those are not of tls_ca. Brokers are reached over TLS where this or
+    /// tls_ca is given, or as `tls:` or `notls:` before each of them says.
+    THROUGH_CA: Pem = Opt::new("through_ca", Pem, || None)
+        .when("With through, where brokers have an authority that the cache's nodes are not to be believed by.");
+
+    /// Who the relay is to the brokers: one line `USER:SECRET`. It is read again when they are connected to anew.
+    THROUGH_LOGIN_FILE: Pem = Opt::new("through_login_file", Pem, || None)
+        .when("With through, where brokers ask for SASL.");
+
+    /// How it proves the secret of through_login_file, by SASL: scram-sha-512, scram-sha-256, or plain, which sends it.
+    THROUGH_SASL: Choice<Mechanism> = Opt::new(
+        "through_sasl",
+        Choice(&[
+            ("scram-sha-512", Mechanism::ScramSha512),
+            ("scram-sha-256", Mechanism::ScramSha256),
+            ("plain", Mechanism::Plain),
+        ]),
+        Mechanism::default,
+    )
+    .when("As sasl.enabled.mechanisms of the brokers says.");
 
     /// The number of the other region: the region_id of its nodes and proxies. What was written there is carried; what came there
     /// from other regions is not.

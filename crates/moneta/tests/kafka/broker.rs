@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use moneta_certificates::Issued;
+
 use crate::common::{Process, Signal, file, output, steady_port, until};
 
 /// A broker that is its own controller.
@@ -12,7 +14,13 @@ pub struct Broker {
     properties: String,
     /// Where clients reach it.
     pub address: String,
+    /// Where it asks for TLS and a log-in, if it does.
+    pub secured: String,
+    folder: PathBuf,
 }
+
+/// The user whom a secured broker knows, by SCRAM and PLAIN, and its secret.
+pub const USER: (&str, &str) = ("relay", "between-us");
 
 fn java(memory: &str, arguments: &[&str]) -> Command {
     let jars =
@@ -26,22 +34,57 @@ fn java(memory: &str, arguments: &[&str]) -> Command {
 
 impl Broker {
     pub fn start(folder: &Path) -> Self {
-        let (client, controller) = (steady_port(), steady_port());
+        Self::with(folder, None)
+    }
+
+    /// One that has beside its plain listener one that shows a certificate and asks for a log-in.
+    pub fn secured(folder: &Path, shown: &Issued) -> Self {
+        Self::with(folder, Some(shown))
+    }
+
+    fn with(folder: &Path, shown: Option<&Issued>) -> Self {
+        let (client, controller, secured) = (steady_port(), steady_port(), steady_port());
+        let (mut listeners, mut more, mut users) = (String::new(), String::new(), Vec::new());
+        if shown.is_some() {
+            listeners = format!(",SECURED://127.0.0.1:{secured}");
+            let (user, secret) = USER;
+            more = format!(
+                "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SECURED:SASL_SSL\n\
+                 ssl.keystore.type=PEM\nssl.keystore.location={keys}\n\
+                 listener.name.secured.sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512\n\
+                 listener.name.secured.plain.sasl.jaas.config=\
+                 {security}.plain.PlainLoginModule required user_{user}=\"{secret}\";\n\
+                 listener.name.secured.scram-sha-256.sasl.jaas.config={security}.scram.ScramLoginModule required;\n\
+                 listener.name.secured.scram-sha-512.sasl.jaas.config={security}.scram.ScramLoginModule required;\n",
+                keys = folder.join("broker.pem").display(),
+                security = "org.apache.kafka.common.security",
+            );
+            for mechanism in ["SCRAM-SHA-256", "SCRAM-SHA-512"] {
+                users.extend(["--add-scram".to_owned(), format!("{mechanism}=[name={user},password={secret}]")]);
+            }
+        }
         let data: PathBuf = folder.join("kafka");
         let text = format!(
             "process.roles=broker,controller\nnode.id=1\ncontroller.quorum.voters=1@127.0.0.1:{controller}\n\
-             listeners=PLAINTEXT://127.0.0.1:{client},CONTROLLER://127.0.0.1:{controller}\n\
-             advertised.listeners=PLAINTEXT://127.0.0.1:{client}\ncontroller.listener.names=CONTROLLER\n\
+             listeners=PLAINTEXT://127.0.0.1:{client},CONTROLLER://127.0.0.1:{controller}{listeners}\n\
+             advertised.listeners=PLAINTEXT://127.0.0.1:{client}{listeners}\ncontroller.listener.names=CONTROLLER\n\
              log.dirs={}\noffsets.topic.replication.factor=1\noffsets.topic.num.partitions=1\n\
-             group.initial.rebalance.delay.ms=0\nauto.create.topics.enable=false\n",
+             group.initial.rebalance.delay.ms=0\nauto.create.topics.enable=false\n{more}",
             data.display()
         );
         let properties = file(folder, "kafka.properties", &text);
         let format = ["kafka.tools.StorageTool", "format", "-t", "AAAAAAAAAAAAAAAAAAAAAQ", "-c", &properties];
-        output(&mut java("-Xmx128m", &format));
-        let mut broker = Self { process: None, properties, address: format!("127.0.0.1:{client}") };
+        output(java("-Xmx128m", &format).args(users));
+        let (address, secured) = (format!("127.0.0.1:{client}"), format!("127.0.0.1:{secured}"));
+        let mut broker = Self { process: None, properties, address, secured, folder: folder.to_owned() };
+        shown.iter().for_each(|shown| broker.shows(shown));
         broker.run();
         broker
+    }
+
+    /// The certificate that it shows from its next start on.
+    pub fn shows(&self, issued: &Issued) {
+        file(&self.folder, "broker.pem", &format!("{}{}", issued.key, issued.certificate));
     }
 
     /// Starts it where it was.

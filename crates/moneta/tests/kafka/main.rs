@@ -10,6 +10,7 @@ mod crossing;
 #[path = "../regions/link.rs"]
 #[allow(dead_code)]
 mod link;
+mod secured;
 mod trouble;
 #[path = "../regions/world.rs"]
 #[allow(dead_code)]

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use rustls::ClientConfig;
 use rustls::client::UnbufferedClientConnection;
 use rustls::pki_types::ServerName;
 
@@ -40,13 +41,17 @@ impl TlsConnector {
         Self { protocols, ..self }
     }
 
+    pub(super) fn connecting(&self) -> Result<Arc<ClientConfig>, rustls::Error> {
+        self.tls.loaded().connecting()
+    }
+
     /// Protects a connection to `place` on which the handshake has not begun.
     pub(crate) fn protect(&self, socket: Socket, place: &HostPort) -> Result<Encrypted, TransportError> {
         let host = place.host.split_once('%').map_or(place.host.as_str(), |(host, _)| host);
         let name = ServerName::try_from(host.to_owned())
             .map_err(|_| rustls::Error::General(format!("{host} is no name that a certificate can have")))?;
         let protocols = self.protocols.iter().map(|protocol| protocol.as_bytes().to_vec()).collect();
-        let connection = UnbufferedClientConnection::new_with_alpn(self.tls.loaded().connecting()?, name, protocols)?;
+        let connection = UnbufferedClientConnection::new_with_alpn(self.connecting()?, name, protocols)?;
         Ok(Encrypted::new(socket, Side::Client(connection), None))
     }
 }

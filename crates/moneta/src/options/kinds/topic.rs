@@ -1,8 +1,9 @@
 //! A topic of Kafka.
 
+use moneta_net::{tls_prefix, without_tls_prefix};
 use moneta_options::kinds::Kind;
 
-/// `kafka:BROKER,BROKER/TOPIC`; may be left out.
+/// `kafka:BROKER,BROKER/TOPIC`, with `tls:` or `notls:` before each broker or none; may be left out.
 pub struct TopicPlace;
 
 /// Brokers, and the topic.
@@ -12,6 +13,20 @@ pub struct Place {
     pub brokers: Vec<String>,
     /// The topic.
     pub topic: String,
+    /// Whether TLS protects connections to the brokers; `None`: as the process does otherwise.
+    pub tls: Option<bool>,
+}
+
+/// How a secret is proved to brokers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mechanism {
+    /// SCRAM with SHA-512.
+    #[default]
+    ScramSha512,
+    /// SCRAM with SHA-256.
+    ScramSha256,
+    /// The secret as it is.
+    Plain,
 }
 
 impl Kind for TopicPlace {
@@ -28,19 +43,22 @@ impl Kind for TopicPlace {
             let place = broker.rsplit_once(':');
             place.is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok_and(|port| port > 0))
         };
-        let brokers: Vec<String> = brokers.split(',').map(str::to_owned).collect();
-        let topic = topic.to_owned();
-        (is_topic && brokers.iter().all(|broker| is_broker(broker))).then_some(Some(Place { brokers, topic }))
+        let (protection, brokers): (Vec<_>, Vec<_>) = brokers.split(',').map(without_tls_prefix).unzip();
+        // A broker names others, which are reached as it is.
+        let tls = protection.first().copied().flatten();
+        let is_place = is_topic && protection.iter().all(|one| *one == tls) && brokers.iter().copied().all(is_broker);
+        let (brokers, topic) = (brokers.into_iter().map(str::to_owned).collect(), topic.to_owned());
+        is_place.then_some(Some(Place { brokers, topic, tls }))
     }
 
     fn write(&self, place: &Option<Place>) -> String {
-        place
-            .as_ref()
-            .map_or_else(String::new, |Place { brokers, topic }| format!("kafka:{}/{topic}", brokers.join(",")))
+        let Some(Place { brokers, topic, tls }) = place else { return String::new() };
+        let brokers: Vec<String> = brokers.iter().map(|broker| format!("{}{broker}", tls_prefix(*tls))).collect();
+        format!("kafka:{}/{topic}", brokers.join(","))
     }
 
     fn range(&self) -> String {
-        "kafka:HOST:PORT,HOST:PORT/TOPIC".into()
+        "kafka:HOST:PORT,HOST:PORT/TOPIC, with tls: or notls: before all hosts or none".into()
     }
 
     fn placeholder(&self) -> String {
@@ -54,7 +72,13 @@ mod tests {
 
     #[test]
     fn a_topic_has_brokers_and_a_name() {
-        for text in ["", "kafka:a:9092/t", "kafka:a:9092,[::1]:1/some.topic_1-x"] {
+        for text in [
+            "",
+            "kafka:a:9092/t",
+            "kafka:a:9092,[::1]:1/some.topic_1-x",
+            "kafka:tls:a:1,tls:b:2/t",
+            "kafka:notls:a:1/t",
+        ] {
             assert_eq!(TopicPlace.write(&TopicPlace.read(text).expect(text)), text);
         }
         for wrong in [
@@ -66,6 +90,8 @@ mod tests {
             "kafka:a:0/t",
             "kafka:a:1,/t",
             "kafka:a:1/t t",
+            "kafka:tls:a:1,b:2/t",
+            "kafka:tls:a:1,notls:b:2/t",
         ] {
             assert!(TopicPlace.read(wrong).is_none(), "{wrong}");
         }

@@ -5,12 +5,16 @@ use moneta_options::report::Refusal;
 use moneta_options::values::Values;
 use moneta_relay::Mode;
 
-use super::{COMPRESS, COPY, FLUSH, MODE, PATIENCE, PROBE, RATE, REPAIR, SHARE, SHARES, THROUGH, TO, WORKERS};
+use super::{
+    COMPRESS, COPY, FLUSH, MODE, PATIENCE, PROBE, RATE, REPAIR, SHARE, SHARES, THROUGH, THROUGH_CA, THROUGH_LOGIN_FILE,
+    THROUGH_SASL, TO, WORKERS,
+};
 use crate::options::sections::cluster::{MAX_CLOCK_SKEW, WRITER_ID};
 use crate::options::sections::proxy::{
     ACK, EJECT_AFTER, EJECT_SHARE, EJECT_SLOW, HINT_DIR, HINT_MEMORY, HINT_RATE, NODE_BUFFER, NODE_CONNECTIONS,
     NODE_REQUESTS, NODE_TIMEOUT,
 };
+use crate::options::sections::tls::TLS_CA;
 
 /// What is about the cluster that is written to, which a relay that writes a topic has not.
 static OF_TARGET: [&dyn Declaration; 15] = [
@@ -30,16 +34,31 @@ static OF_TARGET: [&dyn Declaration; 15] = [
     &MAX_CLOCK_SKEW,
     &WRITER_ID,
 ];
+/// What is about brokers.
+static OF_BROKERS: [&dyn Declaration; 3] = [&THROUGH_CA, &THROUGH_LOGIN_FILE, &THROUGH_SASL];
 /// What is about reading nodes, or about writing a topic.
 static OF_SOURCE: [&dyn Declaration; 3] = [&COPY, &PATIENCE, &COMPRESS];
 
 /// What cannot be had together with a topic.
 pub(super) fn refused(values: &Values) -> Vec<Refusal> {
     let mut refusals = Vec::new();
-    if values.get(&THROUGH).is_none() {
-        return refusals;
-    }
     let mut refuse = |option: &dyn Declaration, range: &str| refusals.push(values.refuse(option, range));
+    let Some(place) = values.get(&THROUGH) else {
+        for option in OF_BROKERS.into_iter().filter(|option| values.is_set(*option)) {
+            refuse(option, "given together with through, whose brokers it is about");
+        }
+        return refusals;
+    };
+    let has_own = values.get(&THROUGH_CA).is_some();
+    if place.tls == Some(true) && !has_own && values.get(&TLS_CA).is_none() {
+        refuse(&THROUGH, "without `tls:`, unless through_ca or tls_ca is given");
+    }
+    if place.tls == Some(false) && has_own {
+        refuse(&THROUGH_CA, "left out where brokers have `notls:` before them");
+    }
+    if values.is_set(&THROUGH_SASL) && values.get(&THROUGH_LOGIN_FILE).is_none() {
+        refuse(&THROUGH_SASL, "given together with through_login_file, whose secret it proves");
+    }
     if !cfg!(feature = "kafka") {
         refuse(&THROUGH, "nothing: this build has no Kafka");
     }
@@ -139,6 +158,38 @@ mod tests {
         for (more, key, why) in of_reader {
             let refused = reader(more).unwrap_err();
             assert!(refused.contains(key) && refused.contains(why), "{more:?}: {refused}");
+        }
+    }
+
+    #[test]
+    fn brokers_are_reached_by_tls_and_a_log_in_alone_where_these_can_be_had() {
+        let secured =
+            |place: &str, more: &[&str]| resolved(&[&FROM, &["--through", place][..], more].concat()).map(drop);
+        let (plain, asked, none) = ("kafka:b:1/t", "kafka:tls:b:1/t", "kafka:notls:b:1/t");
+        let refusals: &[(&str, &[&str], &str)] = &[
+            (asked, &[], "through_ca or tls_ca"),
+            (none, &["--through-ca", "/c"], "`notls:`"),
+            (plain, &["--through-sasl", "plain"], "through_login_file"),
+            (plain, &["--through-sasl", "md5", "--through-login-file", "/l"], "scram-sha-512"),
+        ];
+        for (place, more, why) in refusals {
+            let refused = secured(place, more).unwrap_err();
+            assert!(refused.contains(why), "{place} {more:?}: {refused}");
+        }
+        let nodes = [&FROM[..], &["--to", "/t"]].concat();
+        for option in ["--through-ca", "--through-login-file", "--through-sasl"] {
+            let refused = resolved(&[&nodes[..], &[option, "plain"]].concat()).map(drop).unwrap_err();
+            assert!(refused.contains("together with through"), "{refused}");
+        }
+        if cfg!(feature = "kafka") {
+            for (place, more) in [
+                (asked, &["--tls-ca", "/c"][..]),
+                (asked, &["--through-ca", "/c"]),
+                (none, &["--tls-ca", "/c"]),
+                (plain, &["--through-sasl", "plain", "--through-login-file", "credential:kafka"]),
+            ] {
+                assert_eq!(secured(place, more), Ok(()), "{place} {more:?}");
+            }
         }
     }
 
