@@ -11,6 +11,7 @@ mod crossing;
 #[allow(dead_code)]
 mod link;
 mod secured;
+mod sharing;
 mod trouble;
 #[path = "../regions/world.rs"]
 #[allow(dead_code)]
