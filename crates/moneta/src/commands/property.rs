@@ -1,6 +1,6 @@
 //! `moneta property`: shows and changes the properties of a fleet, as its control plane has them.
 
-mod asked;
+pub mod asked;
 mod rollout;
 mod screen;
 

@@ -3,20 +3,23 @@
 //! A region is drained by a property: all its proxies say that they are out of service, and answer on. Nodes and relays go on. The
 //! command shows what is behind in the regions that take over, before and after.
 
+mod followed;
 mod shown;
 
 use std::io::{IsTerminal, Write, stdin, stdout};
 use std::process::ExitCode;
 use std::thread::sleep;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use clap::{ArgMatches, Args, Command, FromArgMatches};
 use moneta_link::ControlUrl;
 use serde_json::json;
 
+use self::followed::Followed;
 pub use self::shown::drained;
 use self::shown::{Side, Sides};
+use super::property::asked;
 use crate::control_url::Control;
 use crate::outward;
 
@@ -101,10 +104,6 @@ fn say(text: &str) -> anyhow::Result<()> {
     writeln!(stdout().lock(), "{text}").map_err(Into::into)
 }
 
-fn now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
-}
-
 impl Work {
     fn sides(&self) -> anyhow::Result<Sides> {
         let here = Side::ask(&self.here)?;
@@ -113,9 +112,10 @@ impl Work {
     }
 
     fn drain(&self) -> anyhow::Result<ExitCode> {
-        let sides = self.sides()?;
-        if sides.proxies().count() == 0 {
-            bail!("no proxy of region {} is registered here", self.args.region);
+        let (region, sides) = (&self.args.region, self.sides()?);
+        if let Some(how) = sides.drained_by() {
+            say(&format!("region {region} is drained already, by {how}"))?;
+            return self.follow(Followed::new(&sides));
         }
         say(&sides.before_drain())?;
         self.confirm(
@@ -123,42 +123,34 @@ impl Work {
             "its clients are told to go elsewhere",
         )?;
         let version = self.here.put(&self.path(), &json!({ "value": true, "why": self.why("moneta region drain") }))?;
-        say(&format!("\nregion {} is drained: version {} of the properties", self.args.region, version["version"]))?;
-        let (began, mut heard) = (Instant::now(), None);
-        let until = began + Duration::from_secs(self.args.within);
-        let (mut moment, mut carried) = (0, None);
+        // Another region may have been drained at the same time.
+        if !self.args.force && self.sides().is_ok_and(|sides| sides.takers().next().is_none()) {
+            self.here.delete(&self.path(), &[("why", "no proxy of another region is up any more")])?;
+            bail!("no proxy of another region is up any more: region {region} serves again");
+        }
+        say(&format!("\nregion {region} is drained: version {} of the properties", version["version"]))?;
+        self.follow(Followed::new(&sides))
+    }
+
+    /// Waits until all have followed.
+    fn follow(&self, mut followed: Followed) -> anyhow::Result<ExitCode> {
+        let until = Instant::now() + Duration::from_secs(self.args.within);
         loop {
-            let sides = self.sides()?;
-            if heard.is_none() && sides.proxies().all(|proxy| proxy["effective"] != "UP") {
-                heard = Some(began.elapsed());
-                moment = now();
-                say(&format!(
-                    "its {} proxies say OUT_OF_SERVICE, after {:.1} s",
-                    sides.proxies().count(),
-                    began.elapsed().as_secs_f64()
-                ))?;
+            // It may be away for a while, and what was set is set.
+            let sides = self.sides();
+            if let Ok(sides) = &sides {
+                if followed.look(sides) {
+                    say(&followed.heard())?;
+                }
+                if followed.is_over() {
+                    return followed.told(sides);
+                }
             }
-            if heard.is_some() && sides.relays_there().all(|relay| shown::whole(relay) >= moment) {
-                carried = Some(began.elapsed());
-            }
-            if carried.is_some() || Instant::now() >= until {
-                return self.drained(&sides, heard, carried);
+            if Instant::now() >= until {
+                return followed.told(&sides.context("how far it is cannot be told")?);
             }
             sleep(LOOK);
         }
-    }
-
-    fn drained(&self, sides: &Sides, heard: Option<Duration>, carried: Option<Duration>) -> anyhow::Result<ExitCode> {
-        match (heard, carried) {
-            (None, _) => say("not all its proxies say OUT_OF_SERVICE: `moneta property status` says why")?,
-            (_, None) => say("not all that was written before is in the other regions yet")?,
-            (_, Some(took)) => say(&format!(
-                "all that was written there until then is in the other regions, after {:.1} s",
-                took.as_secs_f64()
-            ))?,
-        }
-        say(sides.after_drain().trim_end())?;
-        Ok(if heard.is_some() && carried.is_some() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
     fn give_back(&self) -> anyhow::Result<ExitCode> {
@@ -175,13 +167,16 @@ impl Work {
         say(&format!("\nregion {} serves again: version {} of the properties", self.args.region, version["version"]))?;
         let began = Instant::now();
         loop {
-            let sides = self.sides()?;
-            let up = sides.proxies().filter(|proxy| shown::is_up(proxy)).count();
-            if up > 0 && sides.proxies().all(|proxy| proxy["effective"] != "OUT_OF_SERVICE") {
-                say(&format!("{up} of its proxies are up, after {:.1} s", began.elapsed().as_secs_f64()))?;
-                return Ok(ExitCode::SUCCESS);
+            let sides = self.sides();
+            if let Ok(sides) = &sides {
+                let up = sides.proxies().filter(|proxy| shown::is_up(proxy)).count();
+                if up > 0 && sides.proxies().all(|proxy| proxy["effective"] != "OUT_OF_SERVICE") {
+                    say(&format!("{up} of its proxies are up, after {:.1} s", began.elapsed().as_secs_f64()))?;
+                    return Ok(ExitCode::SUCCESS);
+                }
             }
             if began.elapsed() >= Duration::from_secs(self.args.within) {
+                sides.context("whether its proxies are up cannot be told")?;
                 say("not all its proxies are up: `moneta status --app APP` shows them")?;
                 return Ok(ExitCode::FAILURE);
             }
@@ -190,7 +185,7 @@ impl Work {
     }
 
     fn path(&self) -> String {
-        format!("/v1/{}/properties/region={}/{DRAIN}", self.here.environment, self.args.region)
+        asked::path(&self.here.environment, &["properties", &format!("region={}", self.args.region), DRAIN])
     }
 
     fn why(&self, otherwise: &str) -> String {

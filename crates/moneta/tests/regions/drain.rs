@@ -2,17 +2,24 @@
 //! client sees an error, or reads in the other region less than it has written; what is drained looks as if it served, or stops
 //! serving those who are still there.
 
+use std::fs;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::Value;
 
 use crate::common::{moneta, output, printed, refused, until};
 use crate::world::{ask, page};
+
+/// What is said where a drain is done.
+const CROSSED: &str = "all that was written there until then is in the other regions";
 
 /// Two regions of `moneta cluster up`, ended with the test.
 struct Fleet {
@@ -44,6 +51,25 @@ impl Fleet {
         let mut command = moneta(&["region", what, "region-1", "--control", &self.planes[0]]);
         command.args(more);
         command
+    }
+
+    /// Sends a process, by its name in the folder, a signal.
+    fn signal(&self, name: &str, signal: Signal) {
+        let pid = fs::read_to_string(self.folder.path().join(format!("{name}.pid"))).expect("it runs");
+        kill(Pid::from_raw(pid.trim().parse().expect("a number")), signal).expect("it is there");
+    }
+
+    /// The names of a region's nodes.
+    fn nodes(&self, region: usize) -> Vec<String> {
+        let folder = self.folder.path().join(format!("region-{}", region + 1));
+        let files: Vec<PathBuf> =
+            fs::read_dir(&folder).expect("a folder").map(|entry| entry.expect("it is").path()).collect();
+        let stems = files.iter().filter(|path| path.extension().is_some_and(|extension| extension == "pid"));
+        let names = stems.map(|path| path.file_stem().expect("a name").to_str().expect("plain").to_owned());
+        let of_region = names
+            .filter(|name| !name.starts_with("proxy") && name != "control")
+            .map(|name| format!("region-{}/{name}", region + 1));
+        of_region.collect()
     }
 
     /// The proxies of a region that the control plane says are up.
@@ -164,7 +190,7 @@ fn a_drained_region_s_clients_go_to_the_other_one_and_come_back() {
     for part in ["3 proxies, 3 up", "region region-2: 3 proxies up", "s behind", "its 3 proxies say OUT_OF_SERVICE"] {
         assert!(said.contains(part), "{part}: {said}");
     }
-    assert!(said.contains("all that was written there until then is in the other regions"), "{said}");
+    assert!(said.contains(CROSSED), "{said}");
     client.until_it_writes(1, 20);
     let in_east = client.written(0);
     until_all_is_read(west, 0, in_east);
@@ -190,4 +216,105 @@ fn a_drained_region_s_clients_go_to_the_other_one_and_come_back() {
     let in_west = client.written(1);
     client.end();
     until_all_is_read(east, 1, in_west);
+}
+
+#[test]
+fn what_has_not_followed_a_drain_is_said() {
+    let fleet = Fleet::up();
+    let [east, west] = &fleet.planes;
+    let run = |what: &str, region: &str, more: &[&str]| {
+        let (control, others) = if region == "region-2" { (west, east) } else { (east, west) };
+        let told = ["region", what, region, "--control", control, "--others", others, "--yes"];
+        let mut command = moneta(&told);
+        command.args(more);
+        command
+    };
+    let unfinished = |command: &mut Command| {
+        let ended = output_of(command);
+        assert_eq!(ended.0, Some(1), "{}", ended.1);
+        ended.1
+    };
+    let has_said = |plane: &String| instances(plane).iter().any(|one| one["vitals"]["relay"]["lag_ms"].is_u64());
+    until("relays say how far they are", || fleet.planes.iter().all(has_said));
+    until("all proxies are up", || fleet.up_in(0).len() == 3 && fleet.up_in(1).len() == 3);
+
+    // A region that is not there; one of an unusual name; other regions that do not answer.
+    for nowhere in ["nowhere", "a/../b c"] {
+        let said = unfinished(&mut run("drain", nowhere, &[]));
+        assert!(said.contains(&format!("no proxy of region {nowhere} is registered here")), "{said}");
+        let said = unfinished(&mut run("return", nowhere, &[]));
+        assert!(said.contains(&format!("region {nowhere} is not drained")), "{said}");
+    }
+    let said = unfinished(&mut moneta(&[
+        "region",
+        "drain",
+        "region-1",
+        "--control",
+        east,
+        "--others",
+        "http://127.0.0.1:1",
+        "--yes",
+    ]));
+    assert!(said.contains("--others"), "{said}");
+
+    // A relay that has stopped carries nothing: what was written is not said to be elsewhere.
+    fleet.signal("relay-1-to-2", Signal::SIGSTOP);
+    let said = unfinished(&mut run("drain", "region-1", &["--within", "6", "--why", "the first"]));
+    assert!(said.contains("say OUT_OF_SERVICE") && !said.contains(CROSSED), "{said}");
+    let version = || json(east, "/v1/default/properties")["properties"].to_string();
+    let before = version();
+    assert!(before.contains("the first"), "{before}");
+    // Once more: nothing is changed, and it goes on to wait.
+    let said = unfinished(&mut run("drain", "region-1", &["--within", "1", "--why", "the second"]));
+    assert!(said.contains("is drained already") && said.contains("the first"), "{said}");
+    fleet.signal("relay-1-to-2", Signal::SIGCONT);
+    let said = printed(&mut run("drain", "region-1", &[]));
+    assert!(said.contains(CROSSED), "{said}");
+    assert_eq!(version(), before);
+
+    // The last region.
+    let said = unfinished(&mut run("drain", "region-2", &[]));
+    assert!(said.contains("no proxy of another region is up"), "{said}");
+    printed(&mut run("return", "region-1", &[]));
+    let said = unfinished(&mut run("return", "region-1", &[]));
+    assert!(said.contains("is not drained"), "{said}");
+    until("all proxies are up", || fleet.up_in(0).len() == 3 && fleet.up_in(1).len() == 3);
+
+    // Both at the same time: one serves.
+    thread::scope(|scope| {
+        for region in ["region-1", "region-2"] {
+            scope.spawn(move || output_of(&mut run("drain", region, &[])));
+        }
+    });
+    until("a region serves", || !fleet.up_in(0).is_empty() || !fleet.up_in(1).is_empty());
+    for region in ["region-1", "region-2"] {
+        output_of(&mut run("return", region, &[]));
+    }
+    until("all proxies are up", || fleet.up_in(0).len() == 3 && fleet.up_in(1).len() == 3);
+
+    // A relay that is gone.
+    fleet.signal("relay-1-to-2", Signal::SIGKILL);
+    let is_relay = |one: &Value| one["value"]["relay"].is_object() && one["state"] == "live";
+    until("the control plane sees it", || !instances(west).iter().any(is_relay));
+    let said = unfinished(&mut run("drain", "region-1", &[]));
+    assert!(said.contains("no relay carries default") || said.contains("is silent"), "{said}");
+    let said = unfinished(&mut run("drain", "region-1", &["--force", "--within", "5"]));
+    assert!(said.contains("say OUT_OF_SERVICE") && !said.contains(CROSSED), "{said}");
+    printed(&mut run("return", "region-1", &[]));
+
+    // The other region's nodes are down, so its proxies are no place to go to.
+    let nodes = fleet.nodes(1);
+    assert_eq!(nodes.len(), 6);
+    nodes.iter().for_each(|node| fleet.signal(node, Signal::SIGKILL));
+    until("its proxies are not up", || fleet.up_in(1).is_empty());
+    let said = unfinished(&mut run("drain", "region-1", &["--lag-max", "1000000"]));
+    assert!(said.contains("no proxy of another region is up"), "{said}");
+    assert_eq!(fleet.up_in(0).len(), 3);
+}
+
+/// How a command ends, and all that it prints.
+fn output_of(command: &mut Command) -> (Option<i32>, String) {
+    let ended = output(command);
+    let texts = [ended.stdout, ended.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+    (ended.status.code(), texts.concat())
 }

@@ -9,11 +9,14 @@ use serde_json::Value;
 
 use crate::control_url::Control;
 
+/// How old what a relay says of itself may be, in milliseconds: it says it every 2 seconds.
+const TOLD_WITHIN_MS: u64 = 3_000;
+
 /// What one control plane knows.
 pub struct Side {
     instances: Vec<Value>,
-    /// Regions that are drained.
-    drained: BTreeSet<String>,
+    /// Regions that are drained, each with its property.
+    drained: BTreeMap<String, Value>,
 }
 
 impl Side {
@@ -28,8 +31,17 @@ impl Side {
         let properties = control.get(&format!("/v1/{of}/properties"), &[("name", "drain")])?;
         Ok(Self {
             instances: listed.iter().map(flat).collect(),
-            drained: drained(&properties).map(|(region, _)| region.to_owned()).collect(),
+            drained: drained(&properties).map(|(region, of)| (region.to_owned(), of.clone())).collect(),
         })
+    }
+}
+
+#[cfg(test)]
+impl Side {
+    /// One that has told these instances, as its page does, and that these regions are drained.
+    pub fn told(instances: &[Value], drained: &[&str]) -> Self {
+        let of = |region: &&str| ((*region).to_owned(), Value::Null);
+        Self { instances: instances.iter().map(flat).collect(), drained: drained.iter().map(of).collect() }
     }
 }
 
@@ -58,8 +70,15 @@ fn is_proxy(instance: &Value) -> bool {
     instance["kind"] == "proxy"
 }
 
+/// A relay that writes to a cluster: what is in a topic is in no region yet.
 fn is_relay(instance: &Value) -> bool {
-    instance["relay"].is_object()
+    instance["relay"].is_object() && instance["relay"]["into_topic"] != true
+}
+
+/// An instance, for people.
+pub fn name(instance: &Value) -> String {
+    let part = |field: &str| instance[field].as_str().unwrap_or("-");
+    format!("{}/{}", part("app"), part("id"))
 }
 
 /// Up to when all is here that a relay reads, in milliseconds since the Unix epoch; 0: it is not known.
@@ -90,19 +109,19 @@ impl Sides {
 
     /// The region's proxies that are not away.
     pub fn proxies(&self) -> impl Iterator<Item = &Value> {
-        self.here.instances.iter().filter(|one| is_proxy(one) && self.is_here(one) && one["state"] != "away")
+        self.known().filter(|one| one["state"] != "away")
     }
 
     /// Proxies that are up elsewhere, of regions that are not drained.
-    fn takers(&self) -> impl Iterator<Item = &Value> {
+    pub fn takers(&self) -> impl Iterator<Item = &Value> {
         let side = self.others.as_ref().unwrap_or(&self.here);
-        let is_drained = |one: &Value| one["region"].as_str().is_some_and(|region| side.drained.contains(region));
+        let is_drained = |one: &Value| one["region"].as_str().is_some_and(|region| side.drained.contains_key(region));
         side.instances.iter().filter(move |one| is_proxy(one) && is_up(one) && !self.is_here(one) && !is_drained(one))
     }
 
-    /// The number of the region, as its proxies know it.
+    /// The number of the region, as its proxies know it, those that are away, too.
     fn number(&self) -> Option<u64> {
-        self.proxies().find_map(|proxy| proxy["region_id"].as_u64())
+        self.known().find_map(|proxy| proxy["region_id"].as_u64())
     }
 
     /// The relays that carry this region's changes to others.
@@ -124,12 +143,45 @@ impl Sides {
 
     /// Whether the region is drained.
     pub fn is_drained(&self) -> bool {
-        self.here.drained.contains(&self.region)
+        self.here.drained.contains_key(&self.region)
     }
 
-    /// The apps of the region's proxies.
-    fn apps(&self) -> BTreeSet<&str> {
-        self.proxies().filter_map(|proxy| proxy["app"].as_str()).collect()
+    /// Who drained it, and why; `None`: it is not drained.
+    pub fn drained_by(&self) -> Option<String> {
+        let of = self.here.drained.get(&self.region)?;
+        let part = |field: &str| of[field].as_str().filter(|text| !text.is_empty()).unwrap_or("-");
+        Some(format!("version {} of the properties, by {}: {}", of["version"], part("by"), part("why")))
+    }
+
+    /// Which apps of the region are carried to which other one.
+    pub fn carried(&self) -> BTreeSet<(String, String)> {
+        let part = |relay: &Value, field: &str| relay[field].as_str().unwrap_or("-").to_owned();
+        self.relays_there().map(|relay| (part(relay, "app"), part(relay, "region"))).collect()
+    }
+
+    /// A moment after now, by the clocks of relays that have said how far they are; `None`: none has.
+    pub fn later_than_now(&self) -> Option<u64> {
+        let told = |relay: &Value| Some(whole(relay) + u64::try_from(lag(relay)?.as_millis()).ok()?);
+        self.relays_there().filter_map(told).max().map(|told| told + TOLD_WITHIN_MS)
+    }
+
+    /// What of these apps of the region no relay carries.
+    pub fn uncarried<'a>(&self, apps: impl IntoIterator<Item = &'a str>) -> Vec<String> {
+        let carried: BTreeSet<&str> = self.relays_there().filter_map(|relay| relay["app"].as_str()).collect();
+        let lacking = apps.into_iter().filter(|app| !carried.contains(app));
+        let mut all: Vec<String> = lacking.map(|app| format!("no relay carries {app} to another region")).collect();
+        all.extend(left_out(self.relays_there()));
+        all
+    }
+
+    /// All proxies of the region, those that are away, too.
+    fn known(&self) -> impl Iterator<Item = &Value> {
+        self.here.instances.iter().filter(|one| is_proxy(one) && self.is_here(one))
+    }
+
+    /// The apps of the region's proxies, of those that are away, too.
+    pub fn apps(&self) -> BTreeSet<&str> {
+        self.known().filter_map(|proxy| proxy["app"].as_str()).collect()
     }
 
     /// What is to be known before a drain.
@@ -198,11 +250,10 @@ impl Sides {
         if self.takers().next().is_none() {
             against.push("no proxy of another region is up: --others names its control plane".to_owned());
         }
-        let carried: BTreeSet<&str> = self.relays_there().filter_map(|relay| relay["app"].as_str()).collect();
-        for app in self.apps().difference(&carried) {
-            against.push(format!("no relay carries {app} to another region"));
+        if self.proxies().next().is_none() {
+            against.push(format!("no proxy of region {} is registered here", self.region));
         }
-        against.extend(left_out(self.relays_there()));
+        against.extend(self.uncarried(self.apps()));
         against.extend(behind(self.relays_there(), lag_max));
         against
     }
@@ -224,7 +275,7 @@ impl Sides {
 fn left_out<'s>(relays: impl Iterator<Item = &'s Value>) -> Vec<String> {
     let mut carried: BTreeMap<(&str, u64, u64), BTreeSet<u64>> = BTreeMap::new();
     for relay in relays {
-        let (app, of) = (relay["app"].as_str().unwrap_or("-"), relay["relay"]["shares"].as_u64().unwrap_or(1));
+        let (app, of) = (relay["app"].as_str().unwrap_or("-"), relay["relay"]["of"].as_u64().unwrap_or(1));
         let shares = carried.entry((app, relay["relay"]["from"].as_u64().unwrap_or(0), of)).or_default();
         shares.extend(relay["vitals"]["relay"]["shares"].as_array().into_iter().flatten().filter_map(Value::as_u64));
     }
@@ -236,12 +287,14 @@ fn left_out<'s>(relays: impl Iterator<Item = &'s Value>) -> Vec<String> {
 }
 
 fn behind<'s>(relays: impl Iterator<Item = &'s Value>, lag_max: Duration) -> Vec<String> {
-    let is_behind = |relay: &&Value| lag(relay).is_none_or(|lag| lag > lag_max);
+    // What a silent one has said last is old.
+    let is_behind = |relay: &&Value| relay["state"] != "live" || lag(relay).is_none_or(|lag| lag > lag_max);
     relays
         .filter(is_behind)
         .map(|relay| match lag(relay) {
-            Some(lag) => format!("the relay {} is {} s behind", relay["id"].as_str().unwrap_or("-"), lag.as_secs()),
-            None => format!("the relay {} has not said how far it is", relay["id"].as_str().unwrap_or("-")),
+            _ if relay["state"] != "live" => format!("the relay {} is silent", name(relay)),
+            Some(lag) => format!("the relay {} is {} s behind", name(relay), lag.as_secs()),
+            None => format!("the relay {} has not said how far it is", name(relay)),
         })
         .collect()
 }

@@ -13,7 +13,7 @@ use moneta_store::metric::Sample;
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 
-use crate::options::of_relay::{REGION, REGION_NAME, SHARES};
+use crate::options::of_relay::{REGION, REGION_NAME, SHARE, SHARES, TO};
 use crate::options::sections::proxy::{APP, ZONE};
 
 /// How often it renews, in seconds: what it tells is how far it is.
@@ -41,7 +41,12 @@ impl Registered {
         record.insert("kind".into(), "other".into());
         record.insert("version".into(), env!("CARGO_PKG_VERSION").into());
         record.insert("renew_every_s".into(), RENEW_EVERY_S.into());
-        record.insert("relay".into(), json!({ "from": options.get(&REGION), "shares": options.get(&SHARES) }));
+        let leased = options.get(&SHARES);
+        // How many relays have a part of the keys, by leases or by hand.
+        let of = if leased > 1 { leased } else { options.get(&SHARE).of };
+        let is_writer = options.get(&TO).is_none();
+        let relay_of = json!({ "from": options.get(&REGION), "shares": leased, "of": of, "into_topic": is_writer });
+        record.insert("relay".into(), relay_of);
         for (name, value) in [("zone", options.get(&ZONE)), ("region", options.get(&REGION_NAME))] {
             record.extend(value.map(|value| (name.to_owned(), value.into())));
         }
