@@ -25,6 +25,21 @@ impl Done {
         serde_json::from_slice(&fs::read(path).ok()?).ok()
     }
 
+    /// Whether something is done.
+    pub(crate) fn is_begun(&self) -> bool {
+        self.below > 0
+    }
+
+    /// Whether it is a part of what is wanted now: of the same sides and keys, and since no later moment. `--since 26h` is another
+    /// moment each time.
+    pub(crate) fn is_part_of(&self, wanted: &Self) -> bool {
+        let Span { since, until, .. } = self.span;
+        self.sides == wanted.sides
+            && (since == 0) == (wanted.span.since == 0)
+            && since <= wanted.span.since
+            && self.span == Span { since, until, ..wanted.span.clone() }
+    }
+
     /// Replaces what it says.
     ///
     /// # Errors

@@ -105,15 +105,35 @@ pub fn repair(a: &Side, b: &Side, config: &RepairConfig, watch: &dyn Watch) -> R
     };
     let span = Span { since, until: now().saturating_sub(lag), buckets: config.buckets, prefix: config.prefix.clone() };
     let sides = [a.name.clone(), b.name.clone()];
-    // One that was cut short goes on with what it looked at; what was made since is for the next one.
-    let before = config.done.as_deref().and_then(Done::read).filter(|done| {
-        let same = Span { until: done.span.until, ..span.clone() };
-        done.sides == sides && done.span == same && done.below > 0
-    });
-    let mut done = before.unwrap_or(Done { sides, span, below: 0 });
+    let wanted = Done { sides, span, below: 0 };
+    let before = config.done.as_deref().and_then(Done::read).filter(|done| done.is_begun() && done.is_part_of(&wanted));
+    // One that was cut short goes on with what it looked at. What was made since is for the next one; or for a second pass at once,
+    // since the next one may look back less far than to here.
+    let passes = match (before, config.goal) {
+        (Some(before), Goal::Full) => vec![before],
+        (before, _) => before.into_iter().chain([wanted]).collect(),
+    };
+    for done in passes {
+        if !pass(a, b, config, watch, done, &mut report)? {
+            return Ok(report);
+        }
+    }
+    report.done = true;
+    Ok(report)
+}
+
+/// Compares once, from the buckets on that are not done; false: it was told to end.
+fn pass(
+    a: &Side,
+    b: &Side,
+    config: &RepairConfig,
+    watch: &dyn Watch,
+    mut done: Done,
+    report: &mut Report,
+) -> Result<bool, RepairError> {
     let span = done.span.clone();
     let (in_a, in_b) = (digest(a, &span)?, digest(b, &span)?);
-    report.digest_bytes = in_a.bytes + in_b.bytes;
+    report.digest_bytes += in_a.bytes + in_b.bytes;
     report.items = in_a.buckets.values().chain(in_b.buckets.values()).map(|bucket| bucket.count).sum();
     let mut all: Vec<u16> = in_a.buckets.keys().chain(in_b.buckets.keys()).copied().collect();
     all.sort_unstable();
@@ -128,7 +148,7 @@ pub fn repair(a: &Side, b: &Side, config: &RepairConfig, watch: &dyn Watch) -> R
     let mut pace = Pace { rate: config.rate, began: Instant::now(), keys: 0 };
     for group in groups(&left) {
         if watch.should_stop() {
-            return Ok(report);
+            return Ok(false);
         }
         let ((of_a, bytes_a), (of_b, bytes_b)) = (list(a, &span, &group)?, list(b, &span, &group)?);
         report.list_bytes += bytes_a + bytes_b;
@@ -137,9 +157,9 @@ pub fn repair(a: &Side, b: &Side, config: &RepairConfig, watch: &dyn Watch) -> R
         drop((of_a, of_b));
         for together in found.chunks(TOGETHER) {
             if watch.should_stop() {
-                return Ok(report);
+                return Ok(false);
             }
-            mend_all(a, b, together, mending, &mut report);
+            mend_all(a, b, together, mending, report);
             pace.pass(together.len() as u64);
         }
         if let (Some(path), Some(last)) = (&config.done, group.last()) {
@@ -152,8 +172,7 @@ pub fn repair(a: &Side, b: &Side, config: &RepairConfig, watch: &dyn Watch) -> R
     if let Some(path) = &config.done {
         let _ = std::fs::remove_file(path);
     }
-    report.done = true;
-    Ok(report)
+    Ok(true)
 }
 
 fn mend_all(a: &Side, b: &Side, together: &[Difference], mending: Mending, report: &mut Report) {
@@ -214,5 +233,21 @@ mod tests {
         let done = Done { sides: ["a".into(), "b".into()], span, below: 7 };
         done.write(&path).unwrap();
         assert_eq!(Done::read(&path), Some(done));
+    }
+
+    #[test]
+    fn what_was_cut_short_is_a_part_of_what_looks_back_less_far() {
+        let of = |since, prefix: &str| {
+            let span = Span { since, until: since + 10, buckets: 16, prefix: prefix.to_owned() };
+            Done { sides: ["a".into(), "b".into()], span, below: 0 }
+        };
+        for (since, wanted, is_part) in
+            [(5, 5, true), (5, 6, true), (6, 5, false), (0, 0, true), (0, 5, false), (5, 0, false)]
+        {
+            assert_eq!(of(since, "").is_part_of(&of(wanted, "")), is_part, "{since} of {wanted}");
+        }
+        assert!(!of(5, "p").is_part_of(&of(5, "")));
+        let other = Done { sides: ["a".into(), "c".into()], ..of(5, "") };
+        assert!(!of(5, "").is_part_of(&other) && !of(5, "").is_begun() && Done { below: 1, ..other }.is_begun());
     }
 }

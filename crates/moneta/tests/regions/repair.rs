@@ -157,6 +157,32 @@ fn a_flush_of_one_side_is_no_delete_and_copies_are_repaired_by_their_topology() 
     assert_eq!(Node::run(&mut moneta(&arguments)).exchange("flush_all\r\n"), "OK\r\n");
 }
 
+/// Without this each one of a time begins anew, since the time is another one.
+#[test]
+fn a_repair_of_a_time_that_was_cut_short_goes_on_and_then_looks_at_what_came_since() {
+    let ((a, admin_a), (b, admin_b)) = (node(), node());
+    let mut told = Told::default();
+    for (key, ago) in [("older", 2000), ("newer", 30)] {
+        told.set(0, key, version(4000, 0), 0);
+        told.set(1, key, version(ago, 1), 0);
+    }
+    [&a, &b].iter().zip(&told.0).for_each(|(node, text)| drop(node.exchange(text)));
+    let folder = tempfile::tempdir().expect("a folder");
+    let millis = |ago: u64| (version(ago, 0) >> 22) + BEGIN;
+    // As one of an hour left it half an hour ago, which was done with a bucket.
+    let kept = serde_json::json!({
+        "sides": [admin_a, admin_b], "below": 1,
+        "span": { "since": millis(5400), "until": millis(1800), "buckets": 4096, "prefix": "" },
+    });
+    let state = file(folder.path(), "state.json", &kept.to_string());
+    let report = repair(&admin_a, &admin_b, &["--since", "1000s", "--state-file", &state]);
+    assert_eq!(counts(&report)[0], 2, "{report}");
+    for key in ["older", "newer"] {
+        assert_eq!(a.exchange(&format!("mg {key} v V\r\n")), b.exchange(&format!("mg {key} v V\r\n")));
+    }
+    assert!(!std::path::Path::new(&state).exists(), "the next one begins anew");
+}
+
 /// Two nodes that hold the same keys, but for those that `lacks` says.
 fn alike(memory: &str, keys: usize, lacks: impl Fn(usize, usize) -> bool) -> [(Node, String); 2] {
     let nodes = [node_of(memory), node_of(memory)];
