@@ -163,8 +163,9 @@ test-engines:
 	scripts/cargo-test.sh $(ENGINES) $(ENGINE_TESTS)
 	scripts/cargo-test.sh $(ENGINES) $(STACK_TESTS) -- rocks lmdb
 
-# Two regions whose relays, copies and links fail for minutes.
+# Two regions whose relays, copies and links fail for minutes; and the script that shows two of them.
 test-regions: build
+	deploy/regions/run.sh $(SERVER)
 	scripts/cargo-test.sh $(TESTED) --test regions -- --ignored for_minutes
 
 # What a write takes to another region over 80 ms, on a machine that does nothing else. REGIONS_SECONDS, REGIONS_CUT.

@@ -1,8 +1,8 @@
 //! Three regions that relay to each other, simulated: stores and feeds are the shipped ones, and so is what the relay makes of a
 //! change; the way between is a pile from which changes arrive late, twice and in any order. Clocks are two seconds apart, and a
-//! region may lose all that it has: then a repair follows, as of a gap. At rest all agree, and what was deleted everywhere lives
-//! nowhere. A seed repeats a run (`MONETA_SEED`), and without any of the guards some seed fails. How old a change counts is tested
-//! beside `dated.rs`: here a repair mends what it would break.
+//! region may lose all that it has: then a repair follows, as of a gap. No version falls but by such a loss. At rest all agree,
+//! and what was deleted everywhere lives nowhere. A seed repeats a run (`MONETA_SEED`), and without any of the guards some seed
+//! fails. How old a change counts is tested beside `dated.rs`: here a repair mends what it would break.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -62,6 +62,10 @@ struct World {
     random: Rng,
     guard: Guard,
     now: u64,
+    /// The greatest version that each region has had of each key, since it lost what it had.
+    seen: [[u64; KEYS]; REGIONS],
+    /// A version that fell: the region, the key, and from what to what.
+    fell: Option<(usize, usize, u64, u64)>,
     /// Of each key the deletes that were made, and which regions have taken each.
     deletes: Vec<(usize, Version, [bool; REGIONS])>,
 }
@@ -122,7 +126,8 @@ impl World {
             .collect();
         let pairs = (0..REGIONS).flat_map(|from| (0..REGIONS).map(move |to| (from, to)));
         let read = pairs.filter(|(from, to)| from != to).map(|pair| (pair, regions[pair.0].place())).collect();
-        Self { regions, read, under_way: Vec::new(), random, guard, now: START, deletes: Vec::new() }
+        let (seen, fell) = ([[0; KEYS]; REGIONS], None);
+        Self { regions, read, under_way: Vec::new(), random, guard, now: START, seen, fell, deletes: Vec::new() }
     }
 
     fn pass(&mut self, millis: u64) {
@@ -142,6 +147,18 @@ impl World {
             }
             _ if loses && self.random.u8(0..3) == 0 => self.lose(at),
             _ => {}
+        }
+    }
+
+    /// Takes note of the versions that a region has.
+    fn look(&mut self, at: usize) {
+        for key in 0..KEYS {
+            let Some(version) = self.regions[at].held(key).map(|item| item.meta.version().0) else { continue };
+            let seen = &mut self.seen[at][key];
+            if version < *seen {
+                self.fell.get_or_insert((at, key, *seen, version));
+            }
+            *seen = version.max(*seen);
         }
     }
 
@@ -174,11 +191,13 @@ impl World {
                 }
             }
         }
+        self.look(at);
     }
 
     /// A region loses all that it has, and what it remembers.
     fn lose(&mut self, at: usize) {
         let salt = self.random.u64(..);
+        self.seen[at] = [0; KEYS];
         let region = &mut self.regions[at];
         region.store = store(at, &region.clock, salt);
         region.has_lost = true;
@@ -236,6 +255,7 @@ impl World {
     }
 
     fn arrive(&mut self, mut message: Message) {
+        let to = message.to;
         let region = &self.regions[message.to];
         if let (Change::Set(set), Guard::Versions) = (&mut message.change, self.guard) {
             // A version of now, whatever it was.
@@ -256,6 +276,7 @@ impl World {
             Err(error) if error.kind() == ErrorKind::ClockAhead => self.under_way.push(message),
             Err(error) => panic!("{error}"),
         }
+        self.look(to);
     }
 
     /// On another connection, which is begun now: the item as its region holds it.
@@ -302,6 +323,7 @@ impl World {
                         Err(error) if error.kind() == ErrorKind::ClockAhead => {}
                         Err(error) => panic!("{error}"),
                     }
+                    self.look(to);
                     continue;
                 }
                 let buried = store.call(&Cx::outside(), &key, Op::BuriedAs, &mut Unseen).cas();
@@ -315,6 +337,9 @@ impl World {
 
     /// What is wrong at rest.
     fn wrong(&self) -> Option<String> {
+        if let Some((at, key, from, to)) = self.fell {
+            return Some(format!("key {key} of region {at}: its version fell from {from} to {to}"));
+        }
         let is_whole = self.regions.iter().all(|region| !region.has_lost);
         for key in 0..KEYS {
             let held: Vec<Option<Item>> = self.regions.iter().map(|region| region.held(key)).collect();
