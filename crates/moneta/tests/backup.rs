@@ -214,6 +214,37 @@ fn another_node_that_runs_does_not_go_into_a_slot() {
     back_up("a", &archive, &["--topology", &one]);
 }
 
+/// Each would go on in the other's folder, and who removes the files of the one removes those of the other.
+#[test]
+fn a_dump_and_a_backup_do_not_share_an_archive() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| folder.path().join(name);
+    let source = node(&[]);
+    source.exchange("set k 0 0 1\r\nv\r\n");
+    let address = source.address().to_string();
+    let (dump, backup, fresh) = (at("dump"), at("backup"), at("fresh"));
+    let dump_into = |into: &Path| moneta(&["dump", &address, "--into", text(into)]);
+    let back_up_into = |into: &Path| moneta(&["backup", &address, "--into", text(into)]);
+    printed(&mut dump_into(&dump));
+    printed(&mut back_up_into(&backup));
+    let names = |folder: &Path| {
+        let names = fs::read_dir(folder).expect("it is there").map(|entry| entry.expect("it is there").file_name());
+        names.filter(|name| name != "lock").collect::<std::collections::BTreeSet<_>>()
+    };
+    let before = [names(&dump), names(&backup)];
+    let said = refused(&mut dump_into(&backup), 1);
+    assert!(said.contains(&format!("{} is an archive of backups", text(&backup))), "{said}");
+    let said = refused(&mut back_up_into(&dump), 1);
+    assert!(said.contains(&format!("{} has a dump", text(&dump))), "{said}");
+    let mut copied = back_up_into(&fresh);
+    let said = refused(copied.args(["--copy-to", text(&dump)]), 1);
+    assert!(said.contains(&format!("{} has a dump", text(&dump))), "{said}");
+    assert!([names(&dump), names(&backup)] == before, "nothing came into either");
+    // Each goes on where it is.
+    printed(&mut dump_into(&dump));
+    printed(&mut back_up_into(&backup));
+}
+
 /// Segments and records below a folder whose names end so.
 fn files(folder: &Path, end: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();

@@ -9,6 +9,8 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
+use moneta_backup::layout::ARCHIVE;
+use moneta_bulk::dump::{BASE, CHANGES};
 use moneta_segments::archive::Upload;
 use moneta_segments::{Archive, Claims, Created, Directory, Nowhere, Pulse, Taken, probe};
 
@@ -34,6 +36,31 @@ pub(super) fn to_read(name: &str) -> anyhow::Result<Arc<dyn Archive>> {
         None if Path::new(name).is_dir() => Ok(Arc::new(Directory::open(Path::new(name))?)),
         None => bail!("{name} is no directory"),
     }
+}
+
+/// Refuses an archive of backups as the place of a dump: each would take the files of the other for its own.
+///
+/// # Errors
+/// If it is one, or does not answer.
+pub(super) fn refuse_backups(archive: &dyn Archive, name: &str) -> anyhow::Result<()> {
+    match archive.open(ARCHIVE) {
+        Ok(_) => bail!("{name} is an archive of backups: a dump goes into another folder"),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Refuses the place of a dump as an archive of backups.
+///
+/// # Errors
+/// If it is one, or does not answer.
+pub(super) fn refuse_dump(archive: &dyn Archive, name: &str) -> anyhow::Result<()> {
+    for chain in [BASE, CHANGES] {
+        if !archive.list(chain)?.is_empty() {
+            bail!("{name} has a dump: backups go into another folder");
+        }
+    }
+    Ok(())
 }
 
 /// The archive of this name, to be written: made if it is a directory that is not there, probed if it is a store.

@@ -65,6 +65,7 @@ pub fn command() -> Command {
 pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     let args = DumpArgs::from_arg_matches(matches)?;
     let archive = archives::to_dump(&args.into)?;
+    archives::refuse_backups(&*archive, &args.into)?;
     let _alone = archives::alone(&archive, &args.into)?;
     let config = DumpConfig {
         node: endpoint(args.node),

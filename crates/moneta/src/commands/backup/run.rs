@@ -39,12 +39,16 @@ struct Report {
 /// Backs up nodes until all is there; with `--follow` until a signal.
 pub(super) fn take(args: TakeArgs) -> anyhow::Result<()> {
     let (nodes, replica) = nodes(&args.source, args.topology.as_deref())?;
-    let plain = archives::to_write(&args.into)?;
+    let to_write = |name: &String| {
+        let archive = archives::to_write(name)?;
+        archives::refuse_dump(&*archive, name).map(|()| archive)
+    };
+    let plain = to_write(&args.into)?;
+    let copies = args.copy_to.iter().map(to_write).collect::<anyhow::Result<Vec<_>>>()?;
     let archive = begun(Arc::clone(&plain), &args.recipient)?;
     if let Some(Divided { name, ring, nodes }) = &replica {
         rings::note(&archive, name, *ring, nodes)?;
     }
-    let copies = args.copy_to.iter().map(|name| archives::to_write(name)).collect::<anyhow::Result<Vec<_>>>()?;
     let screen = Screen::new("backup")?;
     let ends = AtomicBool::new(false);
     let is_over = AtomicBool::new(false);
