@@ -1,5 +1,6 @@
 //! Chains as the end of a run: of a base, and of the changes, part after part.
 
+use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -119,7 +120,7 @@ impl<'a> PartSink<'a> {
     fn commit(&mut self, mark: &Mark) -> Result<(), BackupError> {
         let draft = match self.draft.take() {
             Some(draft) => draft,
-            None => begin(&self.chain, &self.form)?,
+            None => self.chain.begin(&self.form, millis())?,
         };
         self.chain.commit(draft, &mark.cursor, mark.watermark)?;
         self.committed = Instant::now();
@@ -141,15 +142,10 @@ impl<'a> PartSink<'a> {
         let wanted = self.wanted.load(Ordering::Relaxed);
         match &self.draft {
             _ if wanted > 0 && mark.watermark >= wanted => true,
-            Some(draft) => passed >= self.pace.every || draft.writer.length() >= self.form.segment_bytes,
+            Some(draft) => passed >= self.pace.every || draft.length() >= self.form.segment_bytes,
             None => passed >= self.pace.every.max(IDLE_EVERY),
         }
     }
-}
-
-/// Begins the next segment of a chain.
-fn begin(chain: &Chain, form: &Form) -> Result<Draft, BackupError> {
-    Ok(chain.begin(form, millis())?)
 }
 
 impl Sink for PartSink<'_> {
@@ -158,12 +154,12 @@ impl Sink for PartSink<'_> {
             return Ok(());
         }
         if self.draft.is_none() {
-            self.draft = Some(begin(&self.chain, &self.form).map_err(std::io::Error::other)?);
+            self.draft = Some(self.chain.begin(&self.form, millis()).map_err(io::Error::from)?);
         }
         let now = millis();
         let Some(draft) = &mut self.draft else { return Ok(()) };
         for change in &changes {
-            draft.writer.add(change, now)?;
+            draft.add(change, now).map_err(io::Error::from)?;
         }
         Ok(())
     }

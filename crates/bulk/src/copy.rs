@@ -295,7 +295,7 @@ impl Sink for Copying {
 }
 
 impl Checkpoint for Copying {
-    fn reached(&mut self, mark: &Mark) -> Result<(), String> {
+    fn reached(&mut self, mark: &Mark) -> Result<(), BulkError> {
         self.end = Some(mark.clone());
         self.lives.look()
     }

@@ -381,8 +381,8 @@ impl Sink for ChainEnd {
 }
 
 impl Checkpoint for ChainEnd {
-    fn reached(&mut self, mark: &Mark) -> Result<(), String> {
-        self.commit(mark).map_err(|error| error.to_string())?;
+    fn reached(&mut self, mark: &Mark) -> Result<(), BulkError> {
+        self.commit(mark)?;
         self.last = Some(mark.clone());
         Ok(())
     }

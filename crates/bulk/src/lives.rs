@@ -49,13 +49,13 @@ impl Lives {
     ///
     /// # Errors
     /// Which one has begun anew.
-    pub(crate) fn look(&mut self) -> Result<(), String> {
+    pub(crate) fn look(&mut self) -> Result<(), BulkError> {
         if self.looked.elapsed() < LOOK_EVERY {
             return Ok(());
         }
         self.looked = Instant::now();
         let is_other = |ended: &BulkError| matches!(ended, BulkError::BegunAnew { .. });
         let other = self.servers.iter().filter_map(|server| server.check_life().err()).find(is_other);
-        other.map_or(Ok(()), |error| Err(error.to_string()))
+        other.map_or(Ok(()), Err)
     }
 }

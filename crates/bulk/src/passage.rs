@@ -32,7 +32,7 @@ pub(crate) trait Checkpoint: Sink {
     ///
     /// # Errors
     /// Why that cannot be kept.
-    fn reached(&mut self, mark: &Mark) -> Result<(), String>;
+    fn reached(&mut self, mark: &Mark) -> Result<(), BulkError>;
 }
 
 /// How a run ended that did not fail.
@@ -100,17 +100,30 @@ impl Passage<'_> {
             asked: Cell::new(0),
             lap: RefCell::new(Lap::begin()),
             raised: false,
+            why: None,
         };
         let ended = pump.run(&mut owner);
-        let gap = owner.gap;
         owner.tell();
+        let RunOwner { gap, why, .. } = owner;
         let ended = match (ended, gap) {
-            (Err(source), _) => Err(BulkError::Pump { what: self.from.to_owned(), source }),
+            (Err(source), _) => Err(why.unwrap_or_else(|| self.failed(source))),
             (Ok(()), Some(gap)) => Ok(Ended::Gap(gap)),
             (Ok(()), None) if self.is_stopped() => Ok(Ended::Stopped),
             (Ok(()), None) => Ok(Ended::Over),
         };
         (pump.into_sink().sink, ended)
+    }
+
+    /// What an archive does not take is no fault of the source.
+    fn failed(&self, source: PumpError) -> BulkError {
+        let pump = |source| BulkError::Pump { what: self.from.to_owned(), source };
+        match source {
+            PumpError::Sink(SinkError::Io(error)) => match error.downcast() {
+                Ok(error) => BulkError::Segments(error),
+                Err(error) => pump(SinkError::Io(error).into()),
+            },
+            source => pump(source),
+        }
     }
 
     fn is_stopped(&self) -> bool {
@@ -139,6 +152,8 @@ struct RunOwner<'a, 'p> {
     lap: RefCell<Lap>,
     /// It was said that the bound gave way.
     raised: bool,
+    /// Why it cannot be kept how far it is.
+    why: Option<BulkError>,
 }
 
 impl RunOwner<'_, '_> {
@@ -174,7 +189,11 @@ impl<K: Checkpoint> Owner<Given<K>> for RunOwner<'_, '_> {
             self.passage.watch.note(&format!("{} answers again", self.passage.from));
             self.failed = 0;
         }
-        sink.reached(mark).map_err(PumpError::Owner)?;
+        if let Err(error) = sink.reached(mark) {
+            let text = error.to_string();
+            self.why = Some(error);
+            return Err(PumpError::Owner(text));
+        }
         if self.follows {
             if self.passage.counters.take_raised() && !std::mem::replace(&mut self.raised, true) {
                 let from = self.passage.from;

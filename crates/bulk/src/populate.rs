@@ -92,9 +92,7 @@ fn alone(job: &Job<'_>) -> Result<Populated, BulkError> {
     if !config.follow && !config.strict && matches!(start, Start::Base(_)) {
         warn(&done, &changes, watch);
     }
-    let keep = file.map(|mut file| {
-        Box::new(move |kept: &Kept| file.keep(kept.clone()).map_err(|error| error.to_string())) as Keep
-    });
+    let keep = file.map(|mut file| Box::new(move |kept: &Kept| Ok(file.keep(kept.clone())?)) as Keep);
     let target = TargetSink::new(&config.place, servers)?;
     let mut sink = Populating { keep, ..Populating::new(target, servers) };
     let mut populated = Populated::default();

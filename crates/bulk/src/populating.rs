@@ -184,7 +184,7 @@ pub(crate) fn check(servers: &[Server], follow: bool, is_listed: bool) -> Result
 }
 
 /// Keeps how far a run is.
-pub(crate) type Keep = Box<dyn FnMut(&Kept) -> Result<(), String> + Send>;
+pub(crate) type Keep = Box<dyn FnMut(&Kept) -> Result<(), BulkError> + Send>;
 
 /// Nodes as the end of a run.
 pub(crate) struct Populating {
@@ -214,7 +214,7 @@ impl Sink for Populating {
 }
 
 impl Checkpoint for Populating {
-    fn reached(&mut self, mark: &Mark) -> Result<(), String> {
+    fn reached(&mut self, mark: &Mark) -> Result<(), BulkError> {
         self.lives.look()?;
         match &mut self.keep {
             Some(keep) => keep(&Kept { cursor: mark.cursor.clone(), watermark: mark.watermark }),

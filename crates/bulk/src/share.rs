@@ -270,7 +270,8 @@ impl Sharing<'_> {
                 file.write_all(mark.cursor.as_bytes())?;
                 file.finish()
             };
-            write().map_err(|error: std::io::Error| format!("{place}: {error}"))
+            let failed = |source| SegmentError::Archive { name: place.clone(), source };
+            Ok(write().map_err(failed)?)
         }));
         self.job.watch.phase("changes", None);
         let moment = self.job.moment(false);

@@ -178,6 +178,41 @@ fn a_directory_is_of_one_dump_and_says_so() {
     assert_eq!(target.exchange("get k0\r\n"), "END\r\n", "nothing of a damaged block is taken");
 }
 
+/// The same, where no file may become longer than half a MiB: a signal that would end the process is ignored, as on a disk that is full.
+fn limited(arguments: &[&str]) -> std::process::Command {
+    let plain = moneta(arguments);
+    let mut command = moneta_testkit::process::clean("bash");
+    command.args(["-c", "trap '' XFSZ; ulimit -f 512; exec \"$@\"", "bash"]);
+    command.arg(plain.get_program()).args(plain.get_args());
+    command
+}
+
+#[test]
+fn a_full_disk_is_told_by_its_folder_and_not_by_the_server() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| folder.path().join(name);
+    let source = node("1", &[]);
+    let mut rng = Rng::with_seed(seed());
+    let sets = (0..KEYS).map(|key| {
+        let value: String = (0..1000).map(|_| rng.alphanumeric()).collect();
+        format!("set k{key} 0 0 1000 noreply\r\n{value}\r\n")
+    });
+    send(source.connect(), sets.collect::<String>().as_bytes());
+    let address = source.address().to_string();
+    let (dump, backup) = (at("dump"), at("backup"));
+    for (command, into) in [("dump", &dump), ("backup", &backup)] {
+        let arguments = [command, &address, "--into", text(into)];
+        let said = refused(&mut limited(&arguments), 1);
+        let words = [".segment: File too large", &format!(", in {}\n", text(into))];
+        assert!(words.iter().all(|word| said.contains(word)), "{said}");
+        assert!(!said.contains(&address), "it is no fault of the server: {said}");
+        run(&arguments);
+    }
+    let target = node("2", &[]);
+    run(&["populate", "--from", text(&dump), "--to", &target.address().to_string()]);
+    verify(&address, &target.address().to_string());
+}
+
 /// What a node holds of each key: value, flags, version and end of life.
 fn content(node: &Node) -> Vec<String> {
     let asked: String = (0..KEYS).map(|key| format!("mg k{key} v f V D\r\n")).collect();

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::io::{self, Read};
 use std::sync::Arc;
 
+use moneta_store::feed::Change;
 use serde::{Deserialize, Serialize};
 
-use crate::archive::{Archive, Created, Upload};
+use crate::archive::{Archive, Created, Upload, check_name};
 use crate::error::SegmentError;
 use crate::form::Form;
 use crate::segment::{Counts, Footer, Header, SegmentReader, SegmentWriter};
@@ -96,6 +97,9 @@ impl Chain {
         let done = names.contains(&done).then(|| self.read_record::<Done>(&done)).transpose()?;
         for (number, name) in numbers {
             let committed: Committed = self.read_record(name)?;
+            if committed.segment.contains('/') || check_name(&committed.segment).is_err() {
+                return Err(SegmentError::damaged(name, "it names no file of its chain"));
+            }
             self.fits(&committed, number)?;
             self.segments.push(committed);
         }
@@ -211,7 +215,7 @@ impl Chain {
         let place = self.place(&file);
         let begin = || SegmentWriter::begin(self.archive.begin(&place)?, &header);
         let writer = begin().map_err(|error| SegmentError::archive(&place, error))?;
-        Ok(Draft { number, file, from: header.from, writer })
+        Ok(Draft { number, file, from: header.from, place, writer })
     }
 
     /// Ends a segment, the next of the chain: it is there from now on. The one after it begins at the cursor `to`.
@@ -219,8 +223,7 @@ impl Chain {
     /// # Errors
     /// If the archive does not take it, or another process writes the chain, too.
     pub fn commit(&mut self, draft: Draft, to: &str, watermark: u64) -> Result<(), SegmentError> {
-        let Draft { number, file, from, writer } = draft;
-        let place = self.place(&file);
+        let Draft { number, file, from, place, writer } = draft;
         let end = || {
             let (upload, footer, length) = writer.end(to, watermark)?;
             upload.finish()?;
@@ -336,6 +339,21 @@ pub struct Draft {
     number: u64,
     file: String,
     from: String,
-    /// Takes its changes.
-    pub writer: SegmentWriter<Box<dyn Upload>>,
+    place: String,
+    writer: SegmentWriter<Box<dyn Upload>>,
+}
+
+impl Draft {
+    /// Adds a change that was read at `read_at`, Unix milliseconds.
+    ///
+    /// # Errors
+    /// If the archive does not take it.
+    pub fn add(&mut self, change: &Change, read_at: u64) -> Result<(), SegmentError> {
+        self.writer.add(change, read_at).map_err(|error| SegmentError::archive(&self.place, error))
+    }
+
+    /// Bytes that it has by now, about.
+    pub fn length(&self) -> u64 {
+        self.writer.length()
+    }
 }

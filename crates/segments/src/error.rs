@@ -63,3 +63,10 @@ impl SegmentError {
         Self::Archive { name: name.to_owned(), source }
     }
 }
+
+/// As sinks tell it; [`io::Error::downcast`] has it back.
+impl From<SegmentError> for io::Error {
+    fn from(error: SegmentError) -> Self {
+        Self::other(error)
+    }
+}

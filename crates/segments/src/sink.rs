@@ -33,7 +33,7 @@ impl ChainSink {
     /// # Errors
     /// If the archive does not take it, or another process writes the chain.
     pub fn reached(&mut self, mark: &Mark, must: bool) -> Result<(), SegmentError> {
-        let is_due = |draft: &Draft| must || draft.writer.length() >= self.form.segment_bytes;
+        let is_due = |draft: &Draft| must || draft.length() >= self.form.segment_bytes;
         match self.draft.take_if(|draft| is_due(draft)) {
             Some(draft) => self.chain.commit(draft, &mark.cursor, mark.watermark),
             None => Ok(()),
@@ -85,9 +85,9 @@ impl Sink for ChainSink {
             return Ok(());
         }
         let now = (self.now)();
-        let draft = self.draft().map_err(io::Error::other)?;
+        let draft = self.draft().map_err(io::Error::from)?;
         for change in &changes {
-            draft.writer.add(change, now)?;
+            draft.add(change, now).map_err(io::Error::from)?;
         }
         Ok(())
     }

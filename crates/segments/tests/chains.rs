@@ -36,7 +36,7 @@ fn set(number: u64) -> Change {
 fn add(chain: &mut Chain, numbers: std::ops::Range<u64>) -> Result<(), SegmentError> {
     let mut draft = chain.begin(&form(), 1)?;
     for number in numbers.clone() {
-        draft.writer.add(&set(number), 1000 + number).unwrap();
+        draft.add(&set(number), 1000 + number).unwrap();
     }
     chain.commit(draft, &format!("1-{}", numbers.end), numbers.end)
 }

@@ -1,5 +1,7 @@
 //! Where commands keep segments: a directory, or an object store if this build has them.
 
+mod named;
+
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read};
 use std::path::Path;
@@ -13,6 +15,8 @@ use moneta_backup::layout::ARCHIVE;
 use moneta_bulk::dump::{BASE, CHANGES};
 use moneta_segments::archive::Upload;
 use moneta_segments::{Archive, Claims, Created, Directory, Nowhere, Pulse, Taken, probe};
+
+use self::named::named;
 
 /// In place of a directory: what is written is counted, and not kept.
 const NOWHERE: &str = "nowhere:";
@@ -31,11 +35,12 @@ const LOCK_EVERY: Duration = Duration::from_millis(200);
 /// # Errors
 /// If there is no such directory, or the store cannot be used.
 pub(super) fn to_read(name: &str) -> anyhow::Result<Arc<dyn Archive>> {
-    match store(name)? {
-        Some(store) => Ok(store),
-        None if Path::new(name).is_dir() => Ok(Arc::new(Directory::open(Path::new(name))?)),
+    let archive = match store(name)? {
+        Some(store) => store,
+        None if Path::new(name).is_dir() => Arc::new(Directory::open(Path::new(name))?),
         None => bail!("{name} is no directory"),
-    }
+    };
+    Ok(named(archive, name))
 }
 
 /// Refuses an archive of backups as the place of a dump: each would take the files of the other for its own.
@@ -76,7 +81,7 @@ pub(super) fn to_write(name: &str) -> anyhow::Result<Arc<dyn Archive>> {
         }
     };
     probe(&*archive).with_context(|| format!("{name} cannot be used"))?;
-    Ok(archive)
+    Ok(named(archive, name))
 }
 
 /// The same for a dump, which may go nowhere.
