@@ -46,7 +46,7 @@ fn prune_slot(slot: &mut Slot, from: u64) -> Result<Pruned, BackupError> {
         return Ok(pruned);
     };
     pruned.oldest_base = Some(oldest.number);
-    let first_part = oldest.part.unwrap_or_else(|| slot.parts.last().map_or(0, |part| part.number + 1));
+    let first_part = oldest.part.unwrap_or_else(|| slot.parts.last().map_or(0, |part| part.number.saturating_add(1)));
     // A base of before stands on an older part, or is of an older moment.
     let is_older = |base: &&crate::layout::BaseRecord| (base.complete, base.number) < (oldest.complete, oldest.number);
     pruned.bases = slot.bases.iter().filter(is_older).map(|base| base.number).collect();

@@ -120,6 +120,13 @@ pub fn create(archive: &dyn Archive, name: &str, record: &impl Serialize) -> Res
     create().map(|created| created == Created::Now).map_err(|error| BackupError::archive(name, error))
 }
 
+fn check(name: &str, is_sound: bool) -> Result<(), BackupError> {
+    match is_sound {
+        true => Ok(()),
+        false => Err(BackupError::Refused(format!("{name} is damaged: its numbers are not those of its place"))),
+    }
+}
+
 /// The names of all slots of an archive.
 ///
 /// # Errors
@@ -166,11 +173,20 @@ impl Slot {
                 continue;
             };
             if rest[0] == "bases" {
-                slot.next_base = slot.next_base.max(number + 1);
+                slot.next_base = slot.next_base.max(number.saturating_add(1));
             }
             match (&*rest, rest[1].ends_with(".json")) {
-                (["bases", _], true) => slot.bases.push(read(&**archive, path)?),
-                (["parts", _], true) => slot.parts.push(read(&**archive, path)?),
+                (["bases", _], true) => {
+                    let base: BaseRecord = read(&**archive, path)?;
+                    check(path, base.number == number)?;
+                    slot.bases.push(base);
+                }
+                (["parts", _], true) => {
+                    let part: PartRecord = read(&**archive, path)?;
+                    // Parts that go on from each other would have no end.
+                    check(path, part.number == number && part.follows.is_none_or(|before| before < number))?;
+                    slot.parts.push(part);
+                }
                 _ => {}
             }
         }
@@ -242,7 +258,7 @@ impl Slot {
         if !create(&*self.archive, &name, &base)? {
             return Err(self.taken(&name));
         }
-        self.next_base = self.next_base.max(base.number + 1);
+        self.next_base = self.next_base.max(base.number.saturating_add(1));
         self.bases.push(base);
         Ok(())
     }
@@ -258,7 +274,7 @@ impl Slot {
         follows: Option<u64>,
         begun: u64,
     ) -> Result<PartRecord, BackupError> {
-        let number = self.parts.last().map_or(0, |part| part.number + 1);
+        let number = self.parts.last().map_or(0, |part| part.number.saturating_add(1));
         let part = PartRecord { number, source: source.to_owned(), begun, from: from.to_owned(), follows };
         let name = format!("{}.json", self.place("parts", number));
         if !create(&*self.archive, &name, &part)? {

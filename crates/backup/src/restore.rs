@@ -124,7 +124,7 @@ pub(crate) fn restore_points(
     let written =
         |targets: &[Target]| targets.iter().fold(Written::default(), |sum, target| sum.and(target.sink.written()));
     let cleared = written(&targets);
-    let expected = points.iter().map(|point| point.base.counts.sets).sum();
+    let expected = points.iter().fold(0, |sum: u64, point| sum.saturating_add(point.base.counts.sets));
     watch.phase(if config.rolls_back { "rolling back" } else { "filling" }, Some(expected));
     let mut writer = Writer { targets: &mut targets, batch: Vec::new(), bytes: 0, pace: Pace::of(config.rate), watch };
     let mut told = Instant::now();

@@ -63,7 +63,7 @@ pub fn note(archive: &Arc<dyn Archive>, replica: &str, ring: RingKind, nodes: &[
         let point = find(&Slot::open(archive, &slot_name(&slot.slot))?, u64::MAX)?;
         newest = newest.max(point.map_or(0, |point| point.watermark));
     }
-    let record = RingRecord { replica: replica.to_owned(), since: newest + 1, ring, slots };
+    let record = RingRecord { replica: replica.to_owned(), since: newest.saturating_add(1), ring, slots };
     let name = format!("{RINGS}/{:013}-{}.json", record.since, slot_name(replica));
     let text = serde_json::to_vec(&record).map_err(|error| BackupError::archive(&name, error.into()))?;
     archive.create(&name, &text).map_err(|error| BackupError::archive(&name, error))?;

@@ -2,7 +2,7 @@
 //! expired.
 //!
 //! An archive may hold many times what fits into memory. Changes are dealt by their key's hash to nameless files, each of which
-//! has so few that they do.
+//! has so few that they do; one that has more is dealt again.
 //!
 //! ```text
 //!  segments ─▶ floors ─▶ changes of the wanted keys ─▶ by hash ─▶ 1 … n files ─▶ one in memory at a time: the newest of each key
@@ -10,7 +10,7 @@
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::{BufReader, BufWriter, Read, Seek, SeekFrom, Write};
+use std::io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
 
 use bytes::Bytes;
 use moneta_item::Version;
@@ -30,14 +30,14 @@ const MEMORY: u64 = 192 << 20;
 const EACH: u64 = 200;
 /// Files at most: a process may have 1,024 open, as a rule.
 const FILES: u64 = 256;
+/// Files at most into which one is dealt again that is too large, and how often: all changes of one key stay together.
+const FILES_AGAIN: u64 = 64;
+const TIMES: u32 = 3;
 /// Bytes that wait for each file.
 const BUFFER: usize = 64 << 10;
-/// Where keys are dealt to files by another hash than anything else is.
-const SEED: u64 = 0x6261_636b_7570;
-
 /// What a slot held at a restore point.
 pub struct State {
-    parts: Vec<File>,
+    parts: Vec<Dealt>,
     floors: Floors,
     /// The moment, Unix milliseconds.
     at: u64,
@@ -69,12 +69,7 @@ impl State {
             }
             Ok(())
         })?;
-        let count = (needed(point.counts()) / MEMORY + 1).min(FILES);
-        let mut files = Vec::new();
-        for _ in 0..count {
-            files.push(BufWriter::with_capacity(BUFFER, tempfile::tempfile()?));
-        }
-        let mut buffer = Vec::new();
+        let mut dealer = Dealer::new(needed(point.counts()), FILES)?;
         let is_gone = |set: &Set| !set.meta.unversioned && floors.takes(set.meta.version());
         point.read(
             reading.value_max,
@@ -88,16 +83,10 @@ impl State {
                 {
                     return Ok(());
                 }
-                let file = &mut files[usize::try_from(xxh3_64_with_seed(key, SEED) % count).unwrap_or(0)];
-                buffer.clear();
-                record::write(&change, &mut buffer);
-                file.write_all(&(buffer.len() as u64).to_le_bytes())?;
-                file.write_all(&buffer)?;
-                Ok(())
+                dealer.deal(&change)
             },
         )?;
-        let parts = files.into_iter().map(|file| file.into_inner().map_err(|error| error.into_error()));
-        Ok(Self { parts: parts.collect::<Result<_, _>>()?, floors, at })
+        Ok(Self { parts: dealer.end()?, floors, at })
     }
 
     /// The flushes that hold, as changes: for a base that others go on from.
@@ -124,44 +113,105 @@ impl State {
     /// # Errors
     /// As [`State::items`].
     pub fn newest(&mut self, mut visit: impl FnMut(Change) -> Result<(), BackupError>) -> Result<(), BackupError> {
-        for file in &mut self.parts {
-            file.seek(SeekFrom::Start(0))?;
-            let mut input = BufReader::with_capacity(BUFFER, &*file);
-            let mut newest: HashMap<Bytes, Change> = HashMap::new();
-            while let Some(change) = next(&mut input)? {
-                let Some(key) = change.key() else { continue };
-                match newest.get_mut(key) {
-                    None => {
-                        newest.insert(Bytes::copy_from_slice(key), change);
-                    }
-                    Some(there) => {
-                        if standing(&change).against(&standing(there)) == Verdict::Newer {
-                            *there = change;
-                        }
-                    }
+        self.parts.iter_mut().try_for_each(|part| newest(part, TIMES, &mut visit))
+    }
+}
+
+/// Shows the newest change of each key of a file, which may be dealt again so often.
+fn newest(
+    part: &mut Dealt,
+    times: u32,
+    visit: &mut dyn FnMut(Change) -> Result<(), BackupError>,
+) -> Result<(), BackupError> {
+    part.file.seek(SeekFrom::Start(0)).map_err(temporary)?;
+    let mut input = BufReader::with_capacity(BUFFER, &part.file);
+    if times > 0 && part.needed > 2 * MEMORY {
+        let mut dealer = Dealer::new(part.needed, FILES_AGAIN)?;
+        while let Some(change) = next(&mut input)? {
+            dealer.deal(&change)?;
+        }
+        return dealer.end()?.iter_mut().try_for_each(|part| newest(part, times - 1, visit));
+    }
+    let mut newest: HashMap<Bytes, Change> = HashMap::new();
+    while let Some(change) = next(&mut input)? {
+        let Some(key) = change.key() else { continue };
+        match newest.get_mut(key) {
+            None => {
+                newest.insert(Bytes::copy_from_slice(key), change);
+            }
+            Some(there) => {
+                if standing(&change).against(&standing(there)) == Verdict::Newer {
+                    *there = change;
                 }
             }
-            newest.into_values().try_for_each(&mut visit)?;
         }
-        Ok(())
     }
+    newest.into_values().try_for_each(visit)
+}
+
+/// A nameless file of changes, and the bytes that they take in memory.
+struct Dealt {
+    file: File,
+    needed: u64,
+}
+
+/// Deals changes to files, all of one key to one.
+struct Dealer {
+    files: Vec<(BufWriter<File>, u64)>,
+    /// What no archive can know: else its keys might all go to one file.
+    seed: u64,
+    buffer: Vec<u8>,
+}
+
+impl Dealer {
+    /// For changes that take so many bytes in memory, into so many files at most.
+    fn new(needed: u64, most: u64) -> Result<Self, BackupError> {
+        let seed = getrandom::u64().map_err(|error| BackupError::System(error.into()))?;
+        let file = |_| Ok((BufWriter::with_capacity(BUFFER, tempfile::tempfile().map_err(temporary)?), 0));
+        let files = (0..(needed / MEMORY + 1).min(most)).map(file).collect::<Result<_, BackupError>>()?;
+        Ok(Self { files, seed, buffer: Vec::new() })
+    }
+
+    fn deal(&mut self, change: &Change) -> Result<(), BackupError> {
+        let count = self.files.len() as u64;
+        let place = xxh3_64_with_seed(change.key().map_or(&[][..], |key| key), self.seed) % count;
+        let (file, needed) = &mut self.files[usize::try_from(place).unwrap_or(0)];
+        self.buffer.clear();
+        record::write(change, &mut self.buffer);
+        let length = self.buffer.len() as u64;
+        *needed += length + EACH;
+        file.write_all(&length.to_le_bytes()).and_then(|()| file.write_all(&self.buffer)).map_err(temporary)
+    }
+
+    fn end(self) -> Result<Vec<Dealt>, BackupError> {
+        let end = |(file, needed): (BufWriter<File>, u64)| {
+            let file = file.into_inner().map_err(|error| temporary(error.into_error()))?;
+            Ok(Dealt { file, needed })
+        };
+        self.files.into_iter().map(end).collect()
+    }
+}
+
+fn temporary(error: io::Error) -> BackupError {
+    let folder = std::env::temp_dir();
+    io::Error::new(error.kind(), format!("a temporary file in {}: {error}", folder.display())).into()
 }
 
 /// Bytes that changes take in memory.
 fn needed(counts: moneta_segments::Counts) -> u64 {
-    counts.bytes + (counts.sets + counts.deletes) * EACH
+    counts.sets.saturating_add(counts.deletes).saturating_mul(EACH).saturating_add(counts.bytes)
 }
 
 fn next(input: &mut impl Read) -> Result<Option<Change>, BackupError> {
     let mut length = [0; 8];
     match input.read_exact(&mut length) {
-        Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => return Ok(None),
-        read => read?,
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+        read => read.map_err(temporary)?,
     }
     let mut bytes = vec![0; usize::try_from(u64::from_le_bytes(length)).unwrap_or(usize::MAX)];
-    input.read_exact(&mut bytes)?;
+    input.read_exact(&mut bytes).map_err(temporary)?;
     let change = record::read(&mut Bytes::from(bytes));
-    Ok(Some(change.ok_or_else(|| std::io::Error::other("a file of this process has changed"))?))
+    Ok(Some(change.ok_or_else(|| io::Error::other("a file of this process has changed"))?))
 }
 
 fn standing(change: &Change) -> Standing {
@@ -173,5 +223,45 @@ fn standing(change: &Change) -> Standing {
         },
         Change::Delete { version, .. } => Standing::Deleted(*version),
         _ => Standing::Deleted(Version::ZERO),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use moneta_item::{Expiry, ItemMeta};
+
+    use super::*;
+
+    #[test]
+    fn a_file_that_is_too_large_is_dealt_again_and_tells_the_newest_of_each_key_once() {
+        let mut dealer = Dealer::new(0, FILES).expect("there is room");
+        for version in 1..=3_u64 {
+            for key in 0..100_u64 {
+                let meta = ItemMeta { expiry: Expiry(0), cas: (version << 20) + key, ..ItemMeta::default() };
+                let (key, value) = (Bytes::from(format!("k{key}")), Some(Bytes::from(version.to_string())));
+                dealer.deal(&Change::Set(Set { key, meta, value, as_of: None })).expect("there is room");
+            }
+        }
+        let mut dealt = dealer.end().expect("there is room");
+        assert_eq!((dealt.len(), dealt[0].needed > 100), (1, true));
+        dealt[0].needed = 50 * MEMORY;
+        let mut told: BTreeMap<Bytes, Vec<Bytes>> = BTreeMap::new();
+        let mut in_a_row = BTreeMap::new();
+        for times in [0, TIMES] {
+            let mut order = Vec::new();
+            newest(&mut dealt[0], times, &mut |change| {
+                let Change::Set(set) = change else { panic!("none was dealt") };
+                order.push(set.key.clone());
+                told.entry(set.key).or_default().extend(set.value);
+                Ok(())
+            })
+            .expect("it can be read");
+            in_a_row.insert(times, order);
+        }
+        assert_eq!(told.len(), 100);
+        assert!(told.values().all(|values| *values == ["3", "3"]), "{told:?}");
+        assert!(in_a_row.values().all(|order| order.len() == 100), "each key once");
     }
 }

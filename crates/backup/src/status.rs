@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use moneta_segments::Archive;
+use moneta_segments::{Archive, Chain, Counts};
 use serde::Serialize;
 
 use crate::error::BackupError;
@@ -86,6 +86,11 @@ pub fn status(archive: &Arc<dyn Archive>) -> Result<Status, BackupError> {
     })
 }
 
+/// Bytes of its segments, as their records say.
+fn length(chain: &Chain) -> u64 {
+    chain.segments().iter().fold(0, |sum: u64, segment| sum.saturating_add(segment.length))
+}
+
 fn of_slot(slot: &Slot, left: bool) -> Result<SlotStatus, BackupError> {
     let mut status = SlotStatus {
         slot: slot.name.clone(),
@@ -97,13 +102,13 @@ fn of_slot(slot: &Slot, left: bool) -> Result<SlotStatus, BackupError> {
         bytes: 0,
     };
     for base in &slot.bases {
-        status.bytes += slot.base_chain(base.number)?.segments().iter().map(|segment| segment.length).sum::<u64>();
+        status.bytes = status.bytes.saturating_add(length(&slot.base_chain(base.number)?));
     }
     let mut marks: Vec<u64> = slot.bases.iter().filter(|base| base.is_point).map(|base| base.complete).collect();
     for part in &slot.parts {
         let chain = slot.part_chain(part)?;
         let segments = chain.segments();
-        let counts = segments.iter().map(|segment| segment.footer.counts);
+        let counts = segments.iter().fold(Counts::default(), |sum, segment| sum.and(segment.footer.counts));
         let of = PartStatus {
             number: part.number,
             follows: part.follows,
@@ -111,10 +116,10 @@ fn of_slot(slot: &Slot, left: bool) -> Result<SlotStatus, BackupError> {
             done: chain.done().is_some(),
             from: segments.first().map_or(0, |segment| segment.footer.watermark),
             to: segments.last().map_or(0, |segment| segment.footer.watermark),
-            changes: counts.map(|counts| counts.sets + counts.deletes + counts.others).sum(),
-            bytes: segments.iter().map(|segment| segment.length).sum(),
+            changes: counts.sets.saturating_add(counts.deletes).saturating_add(counts.others),
+            bytes: length(&chain),
         };
-        status.bytes += of.bytes;
+        status.bytes = status.bytes.saturating_add(of.bytes);
         let first = slot.bases.iter().map(|base| base.complete).min();
         if slot.has_base(part.number) && first.is_some() {
             let is_point = |watermark: &u64| first.is_some_and(|first| *watermark >= first);

@@ -11,7 +11,7 @@ use moneta_feed::Set;
 use moneta_item::Lookup;
 use moneta_net::Endpoint;
 use moneta_remote::{Remote, RemoteConfig};
-use moneta_segments::Archive;
+use moneta_segments::{Archive, Counts};
 use moneta_store::steps::into_pending;
 use moneta_store::{Clock, Cx, Key, KeyHash, Op, Policy, Store, Unseen};
 use serde::{Deserialize, Serialize};
@@ -54,11 +54,9 @@ impl Verified {
 /// # Errors
 /// If there is no restore point, or what it needs is not whole.
 pub fn size(archive: &Arc<dyn Archive>, at: u64) -> Result<(u64, u64), BackupError> {
-    let counts = points(archive, at)?
-        .iter()
-        .map(|point| point.counts())
-        .fold((0, 0), |(items, bytes), counts| (items + counts.sets, bytes + counts.bytes));
-    Ok(counts)
+    let points = points(archive, at)?;
+    let counts = points.iter().fold(Counts::default(), |sum, point| sum.and(point.counts()));
+    Ok((counts.sets, counts.bytes))
 }
 
 /// Restores to the empty node at `node`, compares each item, and notes in the archive that it held.

@@ -18,6 +18,7 @@
 //! value is no version.
 
 use bytes::Bytes;
+use moneta_item::request::KEY_MAX;
 use moneta_item::{Expiry, ItemMeta, Version};
 use moneta_store::feed::{Change, Gap, GapCause, Set};
 use moneta_store::versions::Floor;
@@ -48,7 +49,7 @@ pub fn size(change: &Change) -> usize {
     HEAD + change.size()
 }
 
-/// Appends a change. A key longer than 65,535 bytes, or a value longer than 4 GiB, is none that a store holds.
+/// Appends a change. A key longer than [`KEY_MAX`], or a value longer than 4 GiB, is none that a store holds.
 ///
 /// # Panics
 /// At such a key or value.
@@ -110,7 +111,8 @@ pub fn read(bytes: &mut Bytes) -> Option<Change> {
     let key_length = usize::from(u16::from_le_bytes([head[18], head[19]]));
     let value_length = u32_at(20) as usize;
     let as_of = u64_at(24);
-    if bytes.len() - HEAD < key_length + value_length {
+    // A longer key is none to any server, and might be taken for a command.
+    if key_length > KEY_MAX || bytes.len() - HEAD < key_length + value_length {
         return None;
     }
     let is_known = marks & !(STALE | VALUE | AS_OF | UNVERSIONED) == 0 && (marks & VALUE != 0 || value_length == 0);

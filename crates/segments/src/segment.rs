@@ -73,11 +73,12 @@ impl Counts {
     /// Those of both.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
+        // Records may say anything.
         Self {
-            sets: self.sets + other.sets,
-            deletes: self.deletes + other.deletes,
-            others: self.others + other.others,
-            bytes: self.bytes + other.bytes,
+            sets: self.sets.saturating_add(other.sets),
+            deletes: self.deletes.saturating_add(other.deletes),
+            others: self.others.saturating_add(other.others),
+            bytes: self.bytes.saturating_add(other.bytes),
         }
     }
 }

@@ -42,7 +42,7 @@ fn read(bytes: &[u8]) -> Result<(Vec<Change>, Vec<u64>), SegmentError> {
 }
 
 fn change() -> impl Strategy<Value = Change> {
-    let key = || vec(any::<u8>(), 1..300).prop_map(Bytes::from);
+    let key = || vec(any::<u8>(), 1..=250).prop_map(Bytes::from);
     let value = prop_oneof![Just(None), vec(any::<u8>(), 0..2000).prop_map(|value| Some(Bytes::from(value)))];
     let meta = any::<(u32, u32, u64, bool, bool)>().prop_map(|(flags, expiry, cas, stale, unversioned)| ItemMeta {
         flags,

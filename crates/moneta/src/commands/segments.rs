@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::io::{BufWriter, Write, stdout};
+use std::io::{BufWriter, Read, Write, stdout};
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
@@ -10,7 +10,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use clap::{ArgMatches, Args, Command, FromArgMatches, Subcommand};
 use moneta_feed::{Change, Set};
-use moneta_segments::{Archive, Chain};
+use moneta_segments::{Archive, Chain, Committed, SegmentReader};
 use serde_json::{Map, Value, json};
 
 use super::archives;
@@ -130,8 +130,8 @@ fn show(args: &ShowArgs) -> anyhow::Result<()> {
                     segment.length,
                     counts.sets,
                     counts.deletes,
-                    if segment.from.is_empty() { "begin" } else { &segment.from },
-                    segment.footer.to
+                    if segment.from.is_empty() { "begin" } else { &segment.from }.escape_debug(),
+                    segment.footer.to.escape_debug()
                 )?;
             }
         }
@@ -139,9 +139,13 @@ fn show(args: &ShowArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn verify(chain: &Chain, segment: &moneta_segments::Committed, block_max: usize) -> anyhow::Result<()> {
+fn verify(chain: &Chain, segment: &Committed, block_max: usize) -> anyhow::Result<()> {
     let mut reader = chain.read(segment, block_max)?;
     while reader.block()?.is_some() {}
+    check_end(&reader, segment)
+}
+
+fn check_end<R: Read>(reader: &SegmentReader<R>, segment: &Committed) -> anyhow::Result<()> {
     match reader.footer() == Some(&segment.footer) {
         true => Ok(()),
         false => bail!("{} ends otherwise than its record says", segment.segment),
@@ -183,6 +187,7 @@ fn each(
         while let Some(block) = reader.block()? {
             block.changes.iter().try_for_each(|change| with(change, block.read_at))?;
         }
+        check_end(&reader, segment)?;
     }
     Ok(())
 }

@@ -8,6 +8,7 @@ mod cachemover;
 mod days;
 mod filling;
 mod forgotten;
+mod hostile;
 mod rates;
 mod sharing;
 

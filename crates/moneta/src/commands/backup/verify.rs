@@ -77,11 +77,12 @@ impl Node {
         // A node wants room for two of them and their bookkeeping.
         let least = MEMORY_REST + 3 * value_max;
         let is_in_ram = bytes <= IN_RAM;
-        let memory = if is_in_ram { least + room } else { least };
+        let memory = if is_in_ram { least.saturating_add(room) } else { least };
         command.args(["-m", &(memory >> 20).to_string()]);
         if !is_in_ram {
             // Of regions that have room for the largest value, a tier has 16 at least.
-            let tier = format!("{}:{}m", folder.join("tier").display(), ((room + 80 * value_max) >> 20) + 1024);
+            let tier =
+                format!("{}:{}m", folder.join("tier").display(), (room.saturating_add(80 * value_max) >> 20) + 1024);
             command.args(["--flash", &tier]);
         }
         let log = std::fs::File::create(folder.join("log")).context("the folder for temporary files takes no file")?;
