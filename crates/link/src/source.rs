@@ -119,6 +119,10 @@ impl TopologySource for ControlSource {
         true
     }
 
+    fn is_behind(&mut self, epoch: u64) {
+        self.epochs.note(&self.app, epoch);
+    }
+
     fn name(&self) -> String {
         self.name.clone()
     }

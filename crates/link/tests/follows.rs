@@ -126,3 +126,22 @@ fn topologies_come_with_advice_and_only_forward() {
     send(r#"{"delete":{"kind":"topologies","key":"app","revision":9}}"#.into());
     assert!(matches!(next(&mut source), Err(SourceError::Other(why)) if why.contains("no topology of app app")));
 }
+
+#[test]
+fn a_control_plane_behind_what_was_kept_is_told_an_epoch_to_go_on_above() {
+    let folder = tempfile::tempdir().unwrap();
+    let guard = || GuardConfig { reads: 1, hold: Duration::ZERO, kept: Some(folder.path().join("kept")) };
+    let begin_with = |epoch, slots| {
+        let said = put("topologies", "app", 1, &topology(epoch, slots));
+        let (server, _senders) = scripts(vec![vec![begin("x:1"), said, at("x:1")]]);
+        let epochs = Epochs::default();
+        let source = ControlSource::new(Server::control(&[&server.url]), "app", epochs.clone()).unwrap();
+        let first = Guarded::new(source, guard()).first(PATIENCE).unwrap();
+        ((first.epoch, first.nodes().count()), epochs.all()["app"])
+    };
+    assert_eq!(begin_with(6, 3), ((6, 3), 6));
+    // By a process that begins anew, and has not seen it said.
+    assert_eq!(begin_with(4, 3), ((6, 3), 6), "an earlier one");
+    assert_eq!(begin_with(6, 2), ((6, 3), 7), "another of the same epoch");
+    assert_eq!(begin_with(6, 3), ((6, 3), 6), "the same");
+}

@@ -83,7 +83,8 @@ impl<S: TopologySource> Guarded<S> {
         let from = Instant::now();
         let failure = loop {
             let left = timeout.saturating_sub(from.elapsed());
-            match self.source.next(left).and_then(|said| self.not_older(said)) {
+            let said = self.source.next(left);
+            match said.and_then(|said| self.not_older(said)) {
                 Ok(Some(topology)) => {
                     if let Some(taken) = self.judge(topology) {
                         return Ok(taken);
@@ -116,12 +117,15 @@ impl<S: TopologySource> Guarded<S> {
     }
 
     /// Fails where the source says a topology from before the one in force, or another one of its epoch, and has epochs that only
-    /// grow.
-    fn not_older(&self, said: Option<Topology>) -> Result<Option<Topology>, SourceError> {
+    /// grow; the source is told so.
+    fn not_older(&mut self, said: Option<Topology>) -> Result<Option<Topology>, SourceError> {
         let (Some(topology), Some(current)) = (&said, &self.current) else { return Ok(said) };
         let is_other = topology.epoch == current.epoch && !topology.same_but_for_epoch(current);
         if self.source.epochs_grow() && (topology.epoch < current.epoch || is_other) {
-            return Err(SourceError::EpochBack { said: topology.epoch, current: current.epoch });
+            let back = SourceError::EpochBack { said: topology.epoch, current: current.epoch };
+            // One that has this epoch too is to come after it all the same.
+            self.source.is_behind(current.epoch + u64::from(is_other));
+            return Err(back);
         }
         Ok(said)
     }
@@ -206,7 +210,8 @@ impl<S: TopologySource> Guarded<S> {
 impl<S: TopologySource> TopologySource for Guarded<S> {
     /// The next topology to be taken. [`Guarded::first`] comes before it, or what was kept is not looked at.
     fn next(&mut self, timeout: Duration) -> Result<Option<Topology>, SourceError> {
-        match self.source.next(timeout).and_then(|said| self.not_older(said)) {
+        let said = self.source.next(timeout);
+        match said.and_then(|said| self.not_older(said)) {
             Ok(Some(topology)) => Ok(self.judge(topology)),
             Ok(None) => Ok(None),
             Err(error) => {
@@ -226,6 +231,10 @@ impl<S: TopologySource> TopologySource for Guarded<S> {
 
     fn epochs_grow(&self) -> bool {
         self.source.epochs_grow()
+    }
+
+    fn is_behind(&mut self, epoch: u64) {
+        self.source.is_behind(epoch);
     }
 
     fn name(&self) -> String {

@@ -35,6 +35,10 @@ pub trait TopologySource: Send {
         false
     }
 
+    /// It has said a topology that was refused, since one of a later epoch is in force: what is to be in force next has an epoch
+    /// above `epoch`. For sources that can tell this to what they read.
+    fn is_behind(&mut self, _epoch: u64) {}
+
     /// What it is and where, for messages: `file /etc/moneta/topology.toml`.
     fn name(&self) -> String;
 }

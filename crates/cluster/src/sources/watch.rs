@@ -108,6 +108,10 @@ impl TopologySource for Box<dyn TopologySource> {
         (**self).epochs_grow()
     }
 
+    fn is_behind(&mut self, epoch: u64) {
+        (**self).is_behind(epoch);
+    }
+
     fn name(&self) -> String {
         (**self).name()
     }

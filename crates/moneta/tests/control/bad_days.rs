@@ -67,7 +67,7 @@ fn what_was_acknowledged_is_there_whenever_the_process_is_killed() {
     control.end();
 }
 
-fn copy(from: &Path, to: &Path) {
+pub fn copy(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
     for entry in fs::read_dir(from).unwrap() {
         let entry = entry.unwrap();

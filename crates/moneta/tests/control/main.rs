@@ -18,6 +18,7 @@ mod jobs;
 mod members;
 mod properties;
 mod protected;
+mod restored;
 mod rollouts;
 mod strangers;
 mod stuck;
