@@ -48,11 +48,38 @@ const INSTANCE: &[&str] = &[
     "renew_every_s",
     "metadata",
     "vitals",
+    "group",
+    "vips",
+    "hosts",
+];
+
+/// Proxies have those of an instance; `members` and `up` are of names that several instances go by.
+const BALANCER: &[&str] = &[
+    "app",
+    "name",
+    "kind",
+    "members",
+    "up",
+    "id",
+    "status",
+    "override",
+    "state",
+    "seen_ms_ago",
+    "region",
+    "zone",
+    "version",
+    "addresses",
+    "capacity",
+    "since",
+    "renew_every_s",
+    "metadata",
+    "vitals",
+    "hosts",
 ];
 
 const KINDS: [Kind; 5] = [
     Kind { name: "instances", fields: INSTANCE, of: objects::instances },
-    Kind { name: "balancers", fields: INSTANCE, of: objects::balancers },
+    Kind { name: "balancers", fields: BALANCER, of: objects::balancers },
     Kind {
         name: "slots",
         fields: &[
@@ -70,7 +97,11 @@ const KINDS: [Kind; 5] = [
         ],
         of: objects::slots,
     },
-    Kind { name: "groups", fields: &["app", "name", "zone", "write_only", "slots", "held", "up"], of: objects::groups },
+    Kind {
+        name: "groups",
+        fields: &["app", "name", "kind", "zone", "write_only", "slots", "held", "up", "members"],
+        of: objects::groups,
+    },
     Kind { name: "apps", fields: &["app", "instances", "up", "away", "epoch", "replicas", "zones"], of: objects::apps },
 ];
 

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use flate2::read::GzDecoder;
 use moneta_admin::{Admin, AdminConfig};
+use moneta_control::query::{self, Question};
 use moneta_control::{Access, Control, ControlConfig, Running, Who, eureka, record::Record};
 use moneta_ledger::Embedded;
 use serde_json::{Value, json};
@@ -208,6 +209,33 @@ fn clients_register_renew_find_and_leave() {
     let last = |id: &str| told.iter().rev().find(|one| one["instanceId"] == id).unwrap()["actionType"].clone();
     assert_eq!(last("h1:orders:80"), "DELETED");
     assert_eq!(last("h2:orders:80"), "MODIFIED");
+}
+
+#[test]
+fn queries_answer_what_entrypoints_was_asked() {
+    let server = Server::start();
+    for (host, group, public) in [("h1", "orders-v1", "174.129.188.7"), ("h2", "orders-v2", "174.129.188.8")] {
+        let mut order = orders(host);
+        order["asgName"] = group.into();
+        order["dataCenterInfo"]["metadata"]["public-ipv4"] = public.into();
+        assert_eq!(server.post("ORDERS", order), 204);
+    }
+    assert_eq!(server.post("ORDERS", orders("h3")), 204);
+    server.until_hash("UP_3_");
+    let names = |of: &str, predicate: &str, field: &str| -> Vec<Value> {
+        let question = Question { of: of.into(), predicate: Some(predicate.into()), ..Question::default() };
+        let page = query::select(&server.control, None, "default", question).unwrap();
+        page[of].as_array().unwrap().iter().map(|object| object[field].clone()).collect()
+    };
+    let instances = |predicate: &str| names("instances", predicate, "id");
+    assert_eq!(instances("state == \"live\" && status == \"UP\"").len(), 3);
+    assert_eq!(instances("group == \"orders-v1\""), ["h1:orders:80"]);
+    assert_eq!(instances("app == \"ORDERS\"").len(), 3);
+    assert_eq!(instances("group == null"), ["h3:orders:80"]);
+    assert_eq!(instances("\"174.129.188.8\" in hosts"), ["h2:orders:80"]);
+    assert_eq!(names("groups", "\"h2:orders:80\" in members", "name"), ["orders-v2"]);
+    assert_eq!(names("groups", "kind == \"asg\" && up == 1", "name"), ["orders-v1", "orders-v2"]);
+    assert_eq!(names("balancers", "\"h3:orders:80\" in members && up == 3", "name"), ["orders", "shop"]);
 }
 
 #[test]

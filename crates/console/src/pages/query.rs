@@ -142,7 +142,8 @@ fn grouped(asked: &Asked, groups: &serde_json::Map<String, Value>, answer: &Valu
 fn columns(of: &str) -> &'static [&'static str] {
     match of {
         "slots" => &["app", "replica", "zone", "slot", "holder", "address", "state"],
-        "groups" => &["app", "name", "zone", "slots", "held", "up", "write_only"],
+        "groups" => &["app", "name", "kind", "zone", "slots", "held", "up", "write_only"],
+        "balancers" => &["app", "name", "kind", "status", "state", "zone", "up", "version"],
         "apps" => &["app", "instances", "up", "away", "epoch", "replicas", "zones"],
         _ => &["app", "id", "kind", "status", "state", "zone", "replica", "slot", "version"],
     }

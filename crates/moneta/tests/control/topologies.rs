@@ -181,6 +181,12 @@ fn queries_find_what_meets_a_predicate() {
         |group: &Value| (group["name"].clone(), group["slots"].as_u64(), group["held"].as_u64(), group["up"].as_u64());
     assert_eq!(counts(&groups[0]), (json!("a1"), Some(2), Some(1), Some(1)));
     assert_eq!(counts(&groups[1]), (json!("b1"), Some(1), Some(0), Some(0)));
+    let names = |arguments: &[&str], field: &str| -> Vec<Value> {
+        lines(&query(arguments)).iter().map(|object| object[field].clone()).collect()
+    };
+    assert_eq!(names(&["groups", "--where", "size(members) == 0"], "name"), ["b1"]);
+    assert_eq!(names(&["groups", "--where", "\"i-1\" in members"], "name"), ["a1"]);
+    assert_eq!(names(&["instances", "--where", "group == null"], "id"), ["p-1"]);
     assert_eq!(query(&["balancers", "--by", "version"]), "       1  9\n");
     let apps = lines(&query(&["apps"]));
     assert_eq!(
