@@ -89,6 +89,7 @@ impl Control {
         let app: Arc<str> = app.into();
         let reported: Vec<(String, u64)> = record.epochs().map(|(app, epoch)| (app.to_owned(), epoch)).collect();
         self.raise_epochs(&who, access, environment, reported.iter().map(|(app, epoch)| (app.as_str(), *epoch)));
+        self.check_region(&record)?;
         let record = record.kept();
         let now = self.shared.now();
         self.note_renewal(environment, &Instance { app: Arc::clone(&app), id: id.into() });
@@ -118,6 +119,24 @@ impl Control {
             revision: state.at.revision.0,
             incarnation: state.at.incarnation.to_string(),
         })
+    }
+
+    /// Where regions have numbers: one that writes its versions by that of another region would have its changes carried nowhere, or
+    /// back to where they came from.
+    fn check_region(&self, record: &Record) -> Result<(), Refusal> {
+        let (Some(region), Some(number)) = (&record.region, record.region_id()) else { return Ok(()) };
+        let state = self.state_in_step()?;
+        if let Some(known) = state.regions.get(region).filter(|known| u64::from(**known) != number) {
+            return Err(Refusal::conflict(format!(
+                "the region {region} has the number {known}, and not {number}: region_id"
+            )));
+        }
+        match state.regions.iter().find(|(name, known)| u64::from(**known) == number && *name != region) {
+            Some((other, _)) => Err(Refusal::conflict(format!(
+                "{number} is the number of the region {other}, and not of {region}: region_id"
+            ))),
+            None => Ok(()),
+        }
     }
 
     /// Puts a record, and its instance into the slot that it wants, if it may have that. `vacant`: where nothing answers.

@@ -156,6 +156,11 @@ impl Record {
         epochs.into_iter().flatten().filter_map(|(app, epoch)| Some((app.as_str(), epoch.as_u64()?)))
     }
 
+    /// The number that it writes its region's versions by.
+    pub fn region_id(&self) -> Option<u64> {
+        self.rest.get("region_id").and_then(Value::as_u64)
+    }
+
     /// As the ledger has it: without what is not to be kept.
     pub(crate) fn kept(mut self) -> Self {
         self.rest.remove("epochs");

@@ -103,20 +103,34 @@ impl Control {
         Ok(found.entries.iter().filter_map(|entry| entry.key.strip_prefix(&prefix)?.parse().ok()).collect())
     }
 
-    /// Gives a region a number, if it has none; returns it.
+    /// Gives a region a number, if it has none; returns it. `wanted`: this one; otherwise the least that is free.
     ///
     /// # Errors
-    /// 409 if there is none left; 503 if the ledger cannot be had.
-    pub async fn add_region(&self, who: Who, name: &str) -> Result<u8, Refusal> {
+    /// 400 if it is none; 409 if there is none left, or it is another's, or the region has another; 503 if the ledger cannot be had.
+    pub async fn add_region(&self, who: Who, name: &str, wanted: Option<u64>) -> Result<u8, Refusal> {
         use crate::state::REGIONS_MAX;
         names::check("a region", name)?;
         let region = name.to_owned();
+        let wanted = match wanted.map(u8::try_from) {
+            Some(Ok(id)) if usize::from(id) < REGIONS_MAX => Some(id),
+            Some(_) => return Err(Refusal::invalid(format!("the number of a region is below {REGIONS_MAX}"))),
+            None => None,
+        };
         let plan = move |state: &State| {
-            if state.regions.contains_key(&region) {
-                return Ok(None);
+            if let Some(has) = state.regions.get(&region) {
+                return match wanted.filter(|wanted| wanted != has) {
+                    Some(_) => Err(Refusal::conflict(format!("the region has the number {has}"))),
+                    None => Ok(None),
+                };
             }
-            let free = (0..REGIONS_MAX as u8).find(|id| !state.regions.values().any(|taken| taken == id));
-            let id = free.ok_or_else(|| Refusal::conflict(format!("there are {REGIONS_MAX} regions already")))?;
+            let is_free = |id: &u8| !state.regions.values().any(|taken| taken == id);
+            let id = match wanted {
+                Some(id) if is_free(&id) => id,
+                Some(id) => return Err(Refusal::conflict(format!("another region has the number {id}"))),
+                None => (0..REGIONS_MAX as u8)
+                    .find(is_free)
+                    .ok_or_else(|| Refusal::conflict(format!("there are {REGIONS_MAX} regions already")))?,
+            };
             let act = Act { what: "add_region".into(), after: json!({ "region": region, "id": id }), ..Act::default() };
             let key = names::region(&region);
             // A number is given once, whoever gives it.

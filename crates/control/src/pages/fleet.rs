@@ -106,8 +106,18 @@ async fn regions(State(desk): State<Desk>) -> Response {
     answered(desk.control.state_in_step().map(|state| json!({ "regions": state.regions })))
 }
 
-async fn add_region(State(desk): State<Desk>, Path(region): Path<String>, who: Who) -> Response {
-    let id = desk.control.add_region(who, &region).await;
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Numbered {
+    id: Option<u64>,
+}
+
+async fn add_region(State(desk): State<Desk>, Path(region): Path<String>, who: Who, body: Body) -> Response {
+    let wanted = if body.0.is_empty() { Ok(Numbered::default()) } else { body.read::<Numbered>() };
+    let id = match wanted {
+        Ok(Numbered { id }) => desk.control.add_region(who, &region, id).await,
+        Err(refusal) => Err(refusal),
+    };
     answered(id.map(|id| json!({ "region": region, "id": id })))
 }
 

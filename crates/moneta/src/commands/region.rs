@@ -1,4 +1,4 @@
-//! `moneta region`: takes the traffic away from a region, and gives it back.
+//! `moneta region`: takes the traffic away from a region, and gives it back; the numbers of regions.
 //!
 //! A region is drained by a property: all its proxies say that they are out of service, and answer on. Nodes and relays go on. The
 //! command shows what is behind in the regions that take over, before and after.
@@ -12,7 +12,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use clap::{ArgMatches, Args, Command, FromArgMatches};
+use clap::{Arg, ArgMatches, Args, Command, FromArgMatches, value_parser};
 use moneta_link::ControlUrl;
 use serde_json::json;
 
@@ -64,12 +64,20 @@ pub fn command() -> Command {
              Nodes and relays go on. docs/relay.md says what is lost and what is not.",
         );
     let back = RegionArgs::augment_args(Command::new("return")).about("Have the proxies of a region serve again");
+    let number = Command::new("number")
+        .about("Give a region the number that its processes have as region_id; without a number: the least that is free")
+        .after_help("What registers in the region with another number is refused from then on, and so is another region with this one.")
+        .arg(Arg::new("region").value_name("REGION").required(true).help("Its name, as --region"))
+        .arg(Arg::new("number").value_name("N").value_parser(value_parser!(u64)).help("0 to 15"));
+    let list = Command::new("list").about("List regions and their numbers");
     Command::new("region")
-        .about("Take the traffic away from a region, and give it back")
+        .about("Take the traffic away from a region, and give it back; number regions")
         .subcommand_required(true)
         .arg_required_else_help(true)
         .subcommand(drain)
         .subcommand(back)
+        .subcommand(number)
+        .subcommand(list)
 }
 
 /// Runs it; the exit status is 1 where it was done, and not all has followed within the time.
@@ -78,8 +86,13 @@ pub fn command() -> Command {
 /// If a control plane does not answer or says no, or it is not confirmed.
 pub fn run(matches: &ArgMatches) -> anyhow::Result<ExitCode> {
     let Some((what, of)) = matches.subcommand() else { unreachable!("clap asks for one") };
-    let args = RegionArgs::from_arg_matches(of)?;
     let here = Control::of_command(PATIENCE)?;
+    match what {
+        "number" => return number(&here, of),
+        "list" => return list(&here),
+        _ => {}
+    }
+    let args = RegionArgs::from_arg_matches(of)?;
     let others = match &args.others[..] {
         [] => None,
         urls => {
@@ -92,6 +105,21 @@ pub fn run(matches: &ArgMatches) -> anyhow::Result<ExitCode> {
         "drain" => work.drain(),
         _ => work.give_back(),
     }
+}
+
+fn number(control: &Control, of: &ArgMatches) -> anyhow::Result<ExitCode> {
+    let region: &String = of.get_one("region").context("the region")?;
+    let answer = control.put(&format!("/v1/regions/{region}"), &json!({ "id": of.get_one::<u64>("number") }))?;
+    say(&format!("region {region} has the number {}", answer["id"]))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn list(control: &Control) -> anyhow::Result<ExitCode> {
+    let page = control.get("/v1/regions", &[])?;
+    for (region, number) in page["regions"].as_object().into_iter().flatten() {
+        say(&format!("{:>2}  {region}", number.as_u64().unwrap_or_default()))?;
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 struct Work {

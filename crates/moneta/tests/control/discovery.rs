@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::common::until;
+use crate::common::{moneta, printed, refused, until};
 use crate::support::{Answering, Control, Feed};
 
 fn record(address: &str) -> Value {
@@ -154,6 +154,19 @@ fn requests_that_make_no_sense_are_refused_in_plain_words() {
         .map(|name| control.good("PUT", &format!("/v1/regions/{name}"), &json!({}))["id"].clone())
         .into();
     assert_eq!(regions, [0, 1, 0]);
+    let url = format!("http://{}", control.address);
+    let region = |arguments: &[&str]| moneta(&[&["region"], arguments, &["--control", &url]].concat());
+    assert_eq!(printed(&mut region(&["number", "asia", "7"])), "region asia has the number 7\n");
+    for wrong in [["number", "asia", "3"], ["number", "africa", "7"], ["number", "africa", "16"]] {
+        refused(&mut region(&wrong), 1);
+    }
+    assert_eq!(printed(&mut region(&["list"])), " 7  asia\n 0  eu\n 1  us\n");
+    // One that writes by the number of another region is refused.
+    for (region, number, status) in [("us", 1, 200), ("us", 0, 409), ("africa", 1, 409), ("africa", 2, 200)] {
+        let record = json!({ "kind": "other", "region": region, "region_id": number });
+        assert_eq!(control.ask("PUT", "/v1/default/instances/a/i", &record).0, status, "{region} {number}");
+    }
+    control.good("DELETE", "/v1/default/instances/a/i", &Value::Null);
     let status = control.good("GET", "/v1/status", &Value::Null);
     assert_eq!((&status["in_step"], &status["protection"]), (&json!(true), &json!(false)));
     until("renewals are counted", || control.good("GET", "/v1/status", &Value::Null)["renewals"]["expected"] == 0);
