@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use self::difference::{Difference, differences};
 use self::wanted::Wanted;
-use super::job;
+use super::{job, safe};
 
 /// The subcommand.
 pub fn command() -> Command {
@@ -74,8 +74,9 @@ pub fn run(matches: &ArgMatches) -> anyhow::Result<ExitCode> {
     Ok(if differences.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
+/// Prints lines that have what instances say of themselves.
 fn print(text: &str) -> anyhow::Result<()> {
-    writeln!(stdout().lock(), "{text}").map_err(Into::into)
+    text.lines().try_for_each(|line| writeln!(stdout().lock(), "{}", safe::text(line))).map_err(Into::into)
 }
 
 /// The topology, if there is one, and the instances of an app.

@@ -9,6 +9,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command};
 use serde_json::{Value, json};
 
 use crate::commands::region::drained;
+use crate::commands::safe;
 use crate::control_url;
 
 /// How long an answer may take.
@@ -73,6 +74,13 @@ impl Fleet {
     /// # Errors
     /// If it cannot be written, or the answer has no instances.
     pub fn draw(&self, out: &mut impl Write, environment: &str, app: Option<&str>) -> anyhow::Result<()> {
+        // Who registers says what it likes of itself.
+        let [status, apps, instances, properties] =
+            [&self.status, &self.apps, &self.instances, &self.properties].map(safe::page);
+        Self { status, apps, instances, properties }.draw_safe(out, environment, app)
+    }
+
+    fn draw_safe(&self, out: &mut impl Write, environment: &str, app: Option<&str>) -> anyhow::Result<()> {
         let listed = self.instances["instances"].as_array().context("the answer has no instances")?;
         let renewals = &self.status["renewals"];
         let is_protected = self.status["protection"] == true;
@@ -98,19 +106,47 @@ impl Fleet {
         for ((region, zone), [all, up, suspect, away]) in places {
             writeln!(out, "{region:14}{zone:14}{all:>10}{up:>6}{suspect:>9}{away:>6}")?;
         }
-        writeln!(out, "\n{:28}{:>10}{:>6}{:>6}{:>8}", "app", "instances", "up", "away", "epoch")?;
+        writeln!(
+            out,
+            "\n{:28}{:>10}{:>6}{:>6}{:>8}{:>12}{:>14}{:>9}",
+            "app", "instances", "up", "away", "epoch", "reads/s", "items", "p99 us"
+        )?;
         for known in self.apps["apps"].as_array().into_iter().flatten() {
             let name = known["app"].as_str().unwrap_or_default();
             if app.is_none_or(|app| app == name) {
                 let number = |field: &str| known[field].as_u64().unwrap_or(0);
                 let (all, up, away, epoch) = (number("instances"), number("up"), number("away"), number("epoch"));
-                writeln!(out, "{name:28}{all:>10}{up:>6}{away:>6}{epoch:>8}")?;
+                let Load { reads, items, p99 } = Load::of(listed.iter().filter(|instance| instance["app"] == name));
+                writeln!(out, "{name:28}{all:>10}{up:>6}{away:>6}{epoch:>8}{reads:>12.0}{items:>14.0}{p99:>9.0}")?;
             }
         }
         if app.is_some() {
             of_app(out, listed)?;
         }
         Ok(())
+    }
+}
+
+/// What nodes say of their load with their renewals. What proxies say is the same reads once more.
+#[derive(Default)]
+struct Load {
+    reads: f64,
+    items: f64,
+    /// The longest of all.
+    p99: f64,
+}
+
+impl Load {
+    fn of<'v>(instances: impl Iterator<Item = &'v Value>) -> Self {
+        let nodes = instances.filter(|one| one["value"]["kind"] == "node" && one["state"] != "away");
+        nodes.fold(Self::default(), |sum, node| {
+            let number = |field: &str| node["vitals"][field].as_f64().unwrap_or(0.0);
+            Self {
+                reads: sum.reads + number("gets_s"),
+                items: sum.items + number("items"),
+                p99: sum.p99.max(number("p99_us")),
+            }
+        })
     }
 }
 
@@ -128,8 +164,8 @@ fn ago(at: Option<u64>) -> String {
 fn of_app(out: &mut impl Write, listed: &[Value]) -> std::io::Result<()> {
     writeln!(
         out,
-        "\n{:28}{:16}{:16}{:24}{:10}{:>8}",
-        "instance", "replica/slot", "status", "address", "state", "seen"
+        "\n{:28}{:16}{:16}{:24}{:10}{:>8}{:>12}{:>14}{:>9}",
+        "instance", "replica/slot", "status", "address", "state", "seen", "reads/s", "items", "p99 us"
     )?;
     for instance in listed {
         let value = &instance["value"];
@@ -142,7 +178,36 @@ fn of_app(out: &mut impl Write, listed: &[Value]) -> std::io::Result<()> {
         let (status, address) = (text(&value["effective"]) + word, text(&value["addresses"]["cache"]));
         let (id, state) = (text(&instance["id"]), text(&instance["state"]));
         let seen = instance["seen_ms_ago"].as_u64().unwrap_or(0) / 1_000;
-        writeln!(out, "{id:28}{slot:16}{status:16}{address:24}{state:10}{seen:>6} s")?;
+        let Load { reads, items, p99 } = Load::of(std::iter::once(instance));
+        writeln!(
+            out,
+            "{id:28}{slot:16}{status:16}{address:24}{state:10}{seen:>6} s{reads:>12.0}{items:>14.0}{p99:>9.0}"
+        )?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_an_instance_says_of_itself_does_nothing_to_a_terminal() {
+        let evil = "\u{1b}[2J\r\u{202e}";
+        let value = json!({ "effective": evil, "region": evil, "zone": evil, "replica": evil, "slot": evil,
+            "addresses": { "cache": evil } });
+        let drained =
+            json!({ "name": "drain", "value": true, "scope": format!("region={evil}"), "why": evil, "by": evil });
+        let fleet = Fleet {
+            status: Value::Null,
+            apps: json!({ "apps": [{ "app": evil }] }),
+            instances: json!({ "instances": [{ "app": evil, "id": evil, "state": evil, "value": value }] }),
+            properties: json!({ "properties": [drained] }),
+        };
+        let mut out = Vec::new();
+        fleet.draw(&mut out, "default", Some(&safe::text(evil))).unwrap();
+        let shown = String::from_utf8(out).unwrap();
+        assert_eq!(shown.matches("\\u{1b}").count(), 13, "{shown}");
+        assert!(!shown.contains(['\u{1b}', '\r', '\u{202e}']), "{shown}");
+    }
 }
