@@ -185,6 +185,33 @@ assert.match(await page.textContent("main"), /hello, world/);
 await check("a key");
 await shoot("key");
 
+// A property with its versions, and a rollout that waits for its operator.
+const tell = async (method, path, body) => {
+  const answer = await fetch(`${control}/v1/${ENVIRONMENT}/${path}`, { method, body: JSON.stringify(body) });
+  assert.equal(answer.status, 200, `${method} ${path}: ${await answer.clone().text()}`);
+  return answer.json();
+};
+await tell("PUT", "properties/global/idle_timeout", { value: "5m", why: "a test of the console" });
+await tell("PUT", "properties/global/idle_timeout", { value: "7m", why: "another value" });
+await tell("PUT", "properties/zone=a/read_fallback", { value: "error", why: "a test of the console" });
+await tell("POST", "rollouts", { scope: "global", name: "max_connections", value: 900, manual: true, why: "a test of the console" });
+await open(`/console/${ENVIRONMENT}/properties`);
+await page.waitForFunction(() => /max_connections/.test(document.querySelector("main").textContent));
+assert.match(await page.textContent("main"), /7m/);
+await check("properties with values and a rollout");
+await shoot("properties", "light", true);
+
+// A job whose tasks nobody takes.
+const tasks = ["a0", "a1", "b0"].map((name) => ({ name }));
+await tell("PUT", "jobs/look", { kind: "of-a-test", app: APP, tasks, why: "a test of the console" });
+await open(`/console/${ENVIRONMENT}/jobs`);
+await check("jobs");
+await Promise.all([page.waitForURL("**/jobs/look"), page.click("a:has-text('look')")]);
+await settled();
+assert.match(await page.textContent("main"), /b0/);
+await check("a job");
+await shoot("job");
+
 // An operator's word, told to a page that is looked at without being loaded again.
 await page.goto(control + link);
 await settled();
@@ -203,6 +230,9 @@ await page.goto(control + link);
 await settled();
 await page.selectOption("select[name=status]", "");
 await Promise.all([page.waitForEvent("load"), page.click("button:has-text('Set')")]);
+
+await open("/log-in");
+await check("the log-in");
 
 // As it was before that.
 await open(`/console/${ENVIRONMENT}?at=0s`);

@@ -25,10 +25,13 @@ import java.net.http.HttpRequest.BodyPublishers;
 import java.net.http.HttpResponse.BodyHandlers;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.TimeUnit;
 import java.util.function.BooleanSupplier;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
@@ -38,16 +41,25 @@ class EurekaClientTest {
     private static final long PATIENCE = TimeUnit.SECONDS.toNanos(60);
 
     private Process process;
+    private Path data;
     private int control;
     private int eureka;
+    /** What stands before the host in the URL of the server. */
+    private String user = "";
 
     @BeforeEach
     void start() throws Exception {
+        data = Files.createTempDirectory("moneta-control");
+        begin();
+    }
+
+    private void begin(String... more) throws Exception {
         control = freePort();
         eureka = freePort();
-        Path data = Files.createTempDirectory("moneta-control");
-        process = new ProcessBuilder(System.getenv("MONETA_BIN"), "control", "--data", data.toString(),
-                "--listen", "127.0.0.1:" + control, "--eureka", "127.0.0.1:" + eureka)
+        List<String> command = new ArrayList<>(List.of(System.getenv("MONETA_BIN"), "control", "--data",
+                data.toString(), "--listen", "127.0.0.1:" + control, "--eureka", "127.0.0.1:" + eureka));
+        command.addAll(List.of(more));
+        process = new ProcessBuilder(command)
                 .redirectOutput(ProcessBuilder.Redirect.DISCARD)
                 .redirectError(ProcessBuilder.Redirect.INHERIT)
                 .start();
@@ -100,7 +112,7 @@ class EurekaClientTest {
         DefaultEurekaClientConfig client = new DefaultEurekaClientConfig() {
             @Override
             public List<String> getEurekaServerServiceUrls(String zone) {
-                return List.of("http://127.0.0.1:" + eureka + "/eureka/v2/");
+                return List.of("http://" + user + "127.0.0.1:" + eureka + "/eureka/v2/");
             }
 
             @Override
@@ -138,13 +150,46 @@ class EurekaClientTest {
             assertEquals(2, one.getInstancesByVipAddress("orders", false).size());
             // The hash that the client works out of what it has is the one it was told, also over deltas.
             assertEquals("UP_2_", one.getApplications().getReconcileHashCode());
+            assertEquals("UP_2_", told());
 
             one.getApplicationInfoManager().setInstanceStatus(InstanceStatus.DOWN);
             until("the other sees it", () -> "DOWN_1_UP_1_".equals(other.getApplications().getReconcileHashCode()));
+            assertEquals("DOWN_1_UP_1_", told());
         } finally {
             other.shutdown();
             until("one sees that it left", () -> size(one) == 1);
             one.shutdown();
+        }
+    }
+
+    /** The hash that the server tells. */
+    private String told() throws Exception {
+        URI place = URI.create("http://127.0.0.1:" + eureka + "/eureka/v2/apps");
+        HttpRequest request = HttpRequest.newBuilder(place).header("Accept", "application/json").build();
+        String all = HttpClient.newHttpClient().send(request, BodyHandlers.ofString()).body();
+        Matcher hash = Pattern.compile("\"apps__hashcode\":\"([^\"]*)\"").matcher(all);
+        assertTrue(hash.find(), all);
+        return hash.group(1);
+    }
+
+    @Test
+    void aClientIsTheUserThatItsUrlNames() throws Exception {
+        end();
+        Path users = data.resolve("users.toml");
+        Process add = new ProcessBuilder(System.getenv("MONETA_BIN"), "user", "add", users.toString(), "orders",
+                "--environment", "default", "--roles", "register,read", "--app", "ORDERS").start();
+        String secret = new String(add.getInputStream().readAllBytes()).trim();
+        assertEquals(0, add.waitFor());
+        begin("--users", users.toString());
+        DiscoveryClient stranger = client("ORDERS", "i-1", 8080);
+        user = "orders:" + secret + "@";
+        DiscoveryClient one = client("ORDERS", "i-2", 8081);
+        try {
+            until("it finds itself", () -> size(one) == 1);
+            assertEquals(0, size(stranger));
+        } finally {
+            one.shutdown();
+            stranger.shutdown();
         }
     }
 
