@@ -92,6 +92,8 @@ async fn measure(plan: &Plan) -> io::Result<Measured> {
     let renewing = tokio::spawn(renewals::renew(address, plan.clone(), Arc::clone(&counts)));
     eprintln!("begins {} readers of feeds", plan.feeds);
     let feeds = feeds::begin(address, plan).await?;
+    // What the readers were told to begin with costs nothing any more.
+    sleep(plan.period).await;
     eprintln!("looks at it at rest for {} s", plan.rest.as_secs());
     let before = counts.answered.load(Ordering::Relaxed);
     let rest = control.running.spent(sleep(plan.rest)).await?.0;
