@@ -5,13 +5,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::sleep;
 use std::time::Duration;
 
+use moneta_cluster_client::{Ack, Client, Set};
 use serde_json::{Value, json};
 
 use crate::common::clock::{at, wrong_clock};
 use crate::common::{Node, Signal, moneta, steady_port, until};
 use crate::ends::{fleet, load, page, state_at};
 use crate::etcd::Etcd;
-use crate::support::{Control, Over, try_ask};
+use crate::support::{Answering, Control, Over, try_ask};
 
 pub const ZONES: [&str; 3] = ["a", "b", "c"];
 const DAY: i64 = 86_400;
@@ -184,4 +185,69 @@ fn a_wall_clock_that_is_a_day_off_makes_nobody_away_and_clients_see_no_error() {
         });
         control.end();
     }
+}
+
+#[test]
+fn half_of_all_fall_silent_at_once_and_clients_see_no_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let control = Control::start(folder.path(), &[]);
+    fleet(&control, &ZONES);
+    let urls = format!("http://{}", control.address);
+    let nodes = ZONES.map(|zone| node(&urls, zone, |_| {}));
+    let (proxy, admin) = proxy(&urls, |_| {});
+    until("the proxy asks all nodes", || all_up(admin, &nodes));
+    // Alive, but not one renewal comes.
+    let silent: Vec<Answering> = (0..4).map(|_| Answering::start()).collect();
+    for (number, one) in silent.iter().enumerate() {
+        let record = json!({ "kind": "other", "renew_every_s": 1, "addresses": { "cache": one.address } });
+        control.good("PUT", &format!("/v1/default/instances/app/silent-{number}"), &record);
+    }
+    clients_see_nothing(&proxy, |more| {
+        let is_protected =
+            || page(control.address, "/v1/default/status").is_some_and(|page| page["protection"] == true);
+        until("too many renewals are missing", is_protected);
+        // Longer than two probes take.
+        for _ in 0..5 {
+            sleep(Duration::from_secs(1));
+            more(10);
+            assert_eq!(away(&control), (0, 8));
+        }
+        assert!(all_up(admin, &nodes));
+    });
+    control.end();
+}
+
+#[test]
+fn the_rust_client_follows_a_control_plane_and_goes_on_without_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut control = Control::start(folder.path(), &[]);
+    fleet(&control, &ZONES);
+    let urls = format!("http://{}", control.address);
+    let [gone, b, c] = ZONES.map(|zone| node(&urls, zone, |_| {}));
+    until("each slot has its node", || holders(&control).len() == 3);
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let builder = Client::builder("app").topology_control(vec![urls.parse().unwrap()], "default").zone("a");
+    let client = runtime.block_on(builder.ack(Ack::All).node_timeout(Duration::from_secs(10)).connect()).unwrap();
+    let set = |value: &str| runtime.block_on(client.set("k", value, Set::default()));
+    set("one").expect("stored");
+    // Another node takes a slot: only who follows the control plane finds it.
+    let was = holders(&control);
+    drop(gone);
+    let next = node(&urls, "a", |_| {});
+    until("it has the slot", || {
+        let now = holders(&control);
+        now.len() == 3 && now != was
+    });
+    until("it takes writes", || set("two").is_ok() && next.exchange("get k\r\n").contains("two"));
+    control.kill();
+    set("three").expect("stored without the control plane");
+    drop((b, c));
+}
+
+/// Who holds the slots.
+fn holders(control: &Control) -> Vec<String> {
+    let document = page(control.address, "/v1/default/topologies/app").unwrap_or_default();
+    let slots = document["replicas"].as_array().into_iter().flatten();
+    let slots = slots.flat_map(|replica| replica["slots"].as_array().cloned().unwrap_or_default());
+    slots.filter_map(|slot| slot["holder"].as_str().map(str::to_owned)).collect()
 }

@@ -4,7 +4,7 @@
 
 use serde_json::{Value, json};
 
-use crate::common::{moneta, printed, until};
+use crate::common::{Signal, moneta, printed, until};
 use crate::fleet::{are_up, id, instance, node_command, setting};
 use crate::support::{Control, Feed};
 
@@ -205,4 +205,33 @@ fn processes_take_what_is_set_and_say_what_came_of_it() {
     set("zone=a", "memory", "64m");
     until("it is applied again", || ack(&ids[0])["state"] == "applied" && setting(&one, "maxconns") == "700");
     control.end();
+}
+
+#[test]
+fn what_ends_a_process_at_once_is_not_what_it_begins_with() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut control, state) = (Control::start(&folder.path().join("data"), &[]), folder.path().join("state"));
+    let mut command = node_command(&control, &state, "a");
+    let mut node = crate::common::Node::run(&mut command);
+    node.wait_for(|| are_up(&control, 1), "it is up");
+    let set = |control: &Control, value: u64| {
+        let path = "/v1/default/properties/app=feed/max_connections";
+        control.good("PUT", path, &json!({ "value": value }));
+    };
+    set(&control, 700);
+    let kept = || std::fs::read_to_string(state.join("properties")).unwrap_or_default();
+    until("it has gone on with it for a while", || kept().contains("700"));
+    let begun = std::time::Instant::now();
+    set(&control, 800);
+    until("it has it", || setting(&node, "maxconns") == "800");
+    node.signal(Signal::SIGKILL);
+    node.wait();
+    // On a machine that is this slow it may have gone on for long enough.
+    if begun.elapsed() > std::time::Duration::from_secs(8) {
+        return;
+    }
+    assert!(!kept().contains("800"), "{}", kept());
+    control.kill();
+    let node = crate::common::Node::run(&mut command);
+    assert_eq!(setting(&node, "maxconns"), "700");
 }

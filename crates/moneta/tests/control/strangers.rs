@@ -2,13 +2,16 @@
 
 use std::fmt::Write as _;
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
+use base64::Engine as _;
 use moneta_users::secret;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use rustix::net::sockopt;
 use serde_json::{Value, json};
 
-use crate::common::{PATIENCE, file, moneta, refused, until};
+use crate::common::{PATIENCE, file, moneta, refused, steady_port, until};
 use crate::support::{Control, Feed, head, try_ask};
 
 /// A file of users with these lines each, and their tokens.
@@ -224,8 +227,79 @@ fn long_bodies_and_slow_heads_cost_their_clients_alone() {
 }
 
 #[test]
+fn clients_of_eureka_are_the_users_that_their_urls_name_and_of_one_environment() {
+    let folder = tempfile::tempdir().unwrap();
+    let (text, tokens) = users(&[
+        ("orders", "rights = []\nenvironments = [\"prod\"]\nroles = [\"register\", \"read\"]\napps = [\"ORDERS\"]"),
+        ("reader", "rights = []\nenvironments = [\"prod\"]\nroles = [\"read\"]"),
+        ("test", "rights = []\nenvironments = [\"test\"]\nroles = [\"register\", \"read\"]"),
+        ("ops", "rights = []\nenvironments = [\"*\"]\nroles = [\"read\"]"),
+    ]);
+    let path = file(folder.path(), "users.toml", &text);
+    {
+        use std::os::unix::fs::PermissionsExt;
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).unwrap();
+    }
+    let eureka: SocketAddr = format!("127.0.0.1:{}", steady_port()).parse().unwrap();
+    let listen = eureka.to_string();
+    let arguments = ["--users", &path, "--eureka", &listen, "--eureka-environment", "prod"];
+    let control = Control::start(&folder.path().join("data"), &arguments);
+    let ask = |user: &str, method: &str, path: &str, body: &str| {
+        let mut stream = TcpStream::connect(eureka).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        // As a client sends the user of http://USER:SECRET@HOST/eureka.
+        let basic = base64::engine::general_purpose::STANDARD.encode(user);
+        let log_in = if user.is_empty() { String::new() } else { format!("Authorization: Basic {basic}\r\n") };
+        let length = body.len();
+        write!(
+            stream,
+            "{method} {path} HTTP/1.1\r\nHost: localhost\r\n{log_in}Accept: application/json\r\n\
+             Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
+        )
+        .unwrap();
+        let mut answer = String::new();
+        let _ = stream.read_to_string(&mut answer);
+        (answer.split(' ').nth(1).and_then(|status| status.parse::<u16>().ok()).unwrap_or_default(), answer)
+    };
+    let registration =
+        json!({ "instance": { "instanceId": "i-1", "hostName": "h1", "app": "ORDERS", "ipAddr": "10.0.0.1",
+        "status": "UP", "port": { "$": 80, "@enabled": "true" }, "lastDirtyTimestamp": "1000",
+        "dataCenterInfo": { "@class": "x", "name": "MyOwn" },
+        "leaseInfo": { "renewalIntervalInSecs": 30, "durationInSecs": 90 } } })
+        .to_string();
+    let other = registration.replace("ORDERS", "OTHER");
+    let [orders, reader, test, ops] = tokens.iter().map(String::as_str).collect::<Vec<_>>().try_into().unwrap();
+    for (user, method, path, body, status) in [
+        ("", "GET", "/eureka/apps", "", 401),
+        ("", "POST", "/eureka/apps/ORDERS", &*registration, 401),
+        ("orders:wrong", "POST", "/eureka/apps/ORDERS", &registration, 401),
+        (reader, "POST", "/eureka/apps/ORDERS", &registration, 403),
+        (test, "POST", "/eureka/apps/ORDERS", &registration, 403),
+        (test, "GET", "/eureka/apps", "", 403),
+        (orders, "POST", "/eureka/apps/OTHER", &other, 403),
+        (orders, "POST", "/eureka/apps/ORDERS", &registration, 204),
+        (orders, "PUT", "/eureka/apps/ORDERS/i-1", "", 200),
+        (reader, "PUT", "/eureka/apps/ORDERS/i-1", "", 403),
+        (reader, "DELETE", "/eureka/apps/ORDERS/i-1", "", 403),
+        (reader, "GET", "/eureka/apps", "", 200),
+    ] {
+        let (answered, answer) = ask(user, method, path, body);
+        assert_eq!(answered, status, "{} {method} {path}: {answer}", user.split(':').next().unwrap());
+    }
+    until("it is told", || ask(reader, "GET", "/eureka/apps", "").1.contains("\"i-1\""));
+    let seen = |environment: &str| {
+        let (_, page) = control.ask_as(ops, "GET", &format!("/v1/{environment}/instances"), &Value::Null);
+        page["instances"].as_array().map_or(0, Vec::len)
+    };
+    assert_eq!((seen("prod"), seen("test"), seen("default")), (1, 0, 0));
+    control.end();
+}
+
+#[test]
 fn readers_that_do_not_read_hold_nothing_and_hold_nobody_back() {
-    const READERS: usize = 300;
+    const READERS: usize = 1_000;
+    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
+    setrlimit(Resource::RLIMIT_NOFILE, soft.max(READERS as u64 + 500).min(hard), hard).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let control = Control::start(folder.path(), &[]);
     let filler = "x".repeat(8_000);
@@ -242,6 +316,8 @@ fn readers_that_do_not_read_hold_nothing_and_hold_nobody_back() {
     let still: Vec<TcpStream> = (0..READERS)
         .map(|_| {
             let mut stream = TcpStream::connect(control.address).unwrap();
+            // What sockets hold is this machine's.
+            sockopt::set_socket_recv_buffer_size(&stream, 4_096).unwrap();
             stream.write_all(head("GET", "/v1/default/feed", "", 0).as_bytes()).unwrap();
             stream
         })
