@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use crate::client::Client;
-use crate::common::{Node, connect, file, moneta, steady_port};
+use crate::common::{Node, connect, exchange, file, moneta, steady_port};
 use crate::forwarder::Forwarder;
 
 pub const ZONES: [&str; 3] = ["a", "b", "c"];
@@ -40,7 +40,12 @@ impl Fleet {
     }
 
     pub fn of(nodes: Vec<Option<Node>>) -> Self {
-        let addresses: Vec<_> = nodes.iter().flatten().map(Node::address).collect();
+        let addresses = nodes.iter().flatten().map(Node::address).collect();
+        Self::at(nodes, addresses)
+    }
+
+    /// Of nodes that proxies reach there.
+    pub fn at(nodes: Vec<Option<Node>>, addresses: Vec<SocketAddr>) -> Self {
         let forwarders = addresses.iter().copied().map(Forwarder::to).collect();
         let fleet = Self { nodes, addresses, forwarders, folder: tempfile::tempdir().expect("a folder") };
         fleet.write_topology(1, &ZONES);
@@ -89,7 +94,14 @@ impl Fleet {
 
     /// Every key of the journal is on this node as it should be.
     pub fn holds_all(&self, number: usize, client: &Client) -> bool {
-        client.keys().iter().all(|key| client.fits(key, &self.node(number).exchange(&format!("get {key}\r\n"))))
+        client.keys().iter().all(|key| client.fits(key, &self.look(number, &format!("get {key}\r\n"))))
+    }
+
+    /// What a node answers through its last listener: where proxies have to show who they are, the test has one of its own.
+    pub fn look(&self, number: usize, request: &str) -> String {
+        let addresses = self.node(number).listening();
+        let last = addresses.iter().rev().find_map(|address| address.parse::<SocketAddr>().ok());
+        exchange(connect(last.expect("it listens on TCP")), request)
     }
 }
 

@@ -1,12 +1,16 @@
 //! A proxy is killed in the middle of writes.
 
 use std::io::{Read, Write};
+use std::net::SocketAddr;
+use std::process::Command;
 use std::sync::mpsc;
 
+use moneta_certificates::{Authority, Wanted};
 use nix::sys::signal::Signal;
+use tempfile::TempDir;
 
-use crate::common::{connect, moneta, output};
-use crate::fleet::{Fleet, Proxy, ZONES};
+use crate::common::{Node, connect, file, moneta, output, steady_port};
+use crate::fleet::{Fleet, NODE_TIMEOUT, Proxy, ZONES};
 use crate::forwarder::Forwarder;
 
 #[test]
@@ -59,31 +63,49 @@ struct Torn {
     fleet: Fleet,
     admins: Vec<String>,
     keys: Vec<String>,
+    /// Further options of proxies.
+    flags: Vec<String>,
+    _files: Option<Protected>,
 }
 
 impl Torn {
     const KEYS: usize = 20;
 
     fn new() -> Self {
-        let node = |number: usize| {
-            let writer = (number + 1).to_string();
-            let arguments = ["serve", "-p", "0", "--admin", "127.0.0.1:0", "--cluster", "--threads", "1", "-m", "64"];
-            Proxy::run(moneta(&arguments).args(["--writer-id", &writer]))
-        };
-        let nodes: Vec<Proxy> = (0..3).map(node).collect();
-        let admins: Vec<String> = nodes.iter().map(|node| node.admin().to_owned()).collect();
+        let nodes: Vec<Proxy> = (0..3).map(|number| Proxy::run(&mut node(number, "0"))).collect();
+        let admins = nodes.iter().map(|node| node.admin().to_owned()).collect();
         let fleet = Fleet::of(nodes.into_iter().map(|node| Some(node.process)).collect());
+        Self { fleet, admins, keys: Vec::new(), flags: Vec::new(), _files: None }.torn()
+    }
+
+    /// The same of nodes with SSDs, which want TLS and a log-in of those who come by the topology.
+    fn protected() -> Self {
+        let files = Protected::new();
+        let ports = [(); 3].map(|()| steady_port());
+        let nodes = ports.iter().enumerate().map(|(number, port)| Some(files.node(number, *port)));
+        let addresses = ports.map(|port| SocketAddr::from(([127, 0, 0, 1], port)));
+        let fleet = Fleet::at(nodes.collect(), addresses.to_vec());
+        let flags = files.flags();
+        Self { fleet, admins: Vec::new(), keys: Vec::new(), flags, _files: Some(files) }.torn()
+    }
+
+    fn proxy(&self, zone: &str, timeout: &str, more: &[&str]) -> Proxy {
+        let flags = self.flags.iter().map(String::as_str);
+        self.fleet.patient_proxy(zone, timeout, &flags.chain(more.iter().copied()).collect::<Vec<_>>())
+    }
+
+    fn torn(mut self) -> Self {
         // It gives no node up before it is killed.
-        let proxy = fleet.patient_proxy("a", "60s", &MEND);
+        let proxy = self.proxy("a", "60s", &MEND);
         let mut client = proxy.client();
-        let keys: Vec<String> = (0..Self::KEYS).map(|number| format!("key{number}")).collect();
-        keys.iter().for_each(|key| assert!(client.set(key)));
-        proxy.process.wait_for(|| (0..3).all(|number| fleet.holds_all(number, &client)), "all copies have them");
+        self.keys = (0..Self::KEYS).map(|number| format!("key{number}")).collect();
+        self.keys.iter().for_each(|key| assert!(client.set(key)));
+        proxy.process.wait_for(|| (0..3).all(|number| self.fleet.holds_all(number, &client)), "all copies have them");
         // One that ends in good order leaves nothing to be compared.
-        let mut ended = fleet.proxy("c", &MEND);
+        let mut ended = self.proxy("c", NODE_TIMEOUT, &MEND);
         ended.process.signal(Signal::SIGTERM);
         assert!(ended.process.wait().success());
-        fleet.forwarders[1..].iter().for_each(Forwarder::half_open);
+        self.fleet.forwarders[1..].iter().for_each(Forwarder::half_open);
         let request = |(number, key): (usize, &String)| match number % 2 {
             0 => format!("set {key} 0 0 3\r\nnew\r\n"),
             _ => format!("delete {key}\r\n"),
@@ -93,12 +115,11 @@ impl Torn {
             stream.write_all(request.as_bytes()).expect("it reads");
             stream
         };
-        let waiting: Vec<_> = keys.iter().enumerate().map(request).map(begin).collect();
-        let torn = Self { fleet, admins, keys };
-        proxy.process.wait_for(|| torn.new_on(0) == Self::KEYS, "the near copy has taken them");
+        let waiting: Vec<_> = self.keys.iter().enumerate().map(request).map(begin).collect();
+        proxy.process.wait_for(|| self.new_on(0) == Self::KEYS, "the near copy has taken them");
         drop((proxy, waiting));
-        assert_eq!([1, 2].map(|node| torn.new_on(node)), [0, 0]);
-        torn
+        assert_eq!([1, 2].map(|node| self.new_on(node)), [0, 0]);
+        self
     }
 
     fn is_new(number: usize, answer: &str) -> bool {
@@ -110,8 +131,58 @@ impl Torn {
 
     /// Keys that are on a node as the killed proxy wrote them last.
     fn new_on(&self, node: usize) -> usize {
-        let ask = |key: &String| self.fleet.node(node).exchange(&format!("get {key}\r\n"));
+        let ask = |key: &String| self.fleet.look(node, &format!("get {key}\r\n"));
         self.keys.iter().enumerate().filter(|(number, key)| Self::is_new(*number, &ask(key))).count()
+    }
+}
+
+fn node(number: usize, port: &str) -> Command {
+    let writer = (number + 1).to_string();
+    let arguments = ["serve", "-p", port, "--admin", "127.0.0.1:0", "--cluster", "--threads", "1", "-m", "64"];
+    let mut command = moneta(&arguments);
+    command.args(["--writer-id", &writer]);
+    command
+}
+
+/// Files of nodes that want TLS and a log-in, and their SSDs.
+struct Protected(TempDir);
+
+impl Protected {
+    fn new() -> Self {
+        let files = Self(tempfile::tempdir().expect("a folder"));
+        let mut authority = Authority::new("of the test").expect("an authority");
+        let issued = authority.issue(&Wanted::hosts(["127.0.0.1"])).expect("a certificate");
+        for (name, text) in [("ca", authority.certificate()), ("cert", &issued.certificate), ("key", &issued.key)] {
+            file(files.0.path(), name, text);
+        }
+        let rights = "read,write,flush,list,replicate,stats";
+        let added = output(&mut moneta(&["user", "add", &files.path("users"), "proxy", "--rights", rights]));
+        let secret = String::from_utf8(added.stdout).expect("text");
+        file(files.0.path(), "login", &format!("proxy:{}\n", secret.trim()));
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+        std::fs::set_permissions(files.0.path().join("login"), mode).expect("it is ours");
+        files
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.0.path().join(name).to_str().expect("plain").to_owned()
+    }
+
+    /// A node. The test looks into it through a listener of its own.
+    fn node(&self, number: usize, port: u16) -> Node {
+        let listener = "[[listener]]\naddress = \"127.0.0.1:0\"\ntls = \"off\"\nusers = \"off\"\n";
+        let config = file(self.0.path(), "node.toml", listener);
+        let ssd = format!("{}:160m", self.path(&format!("ssd{number}")));
+        let mut command = node(number, &port.to_string());
+        command.args(["--config", &config, "--flash", &ssd, "--users", &self.path("users")]);
+        command.args(["--tls-cert", &self.path("cert"), "--tls-key", &self.path("key"), "--admin-tls", "off"]);
+        Node::run(&mut command)
+    }
+
+    /// What a proxy needs to reach them.
+    fn flags(&self) -> Vec<String> {
+        let files = [("--tls-ca", "ca"), ("--login-file", "login")];
+        files.iter().flat_map(|(flag, name)| [(*flag).to_owned(), self.path(name)]).collect()
     }
 }
 
@@ -142,8 +213,16 @@ fn what_a_killed_proxy_had_given_to_one_copy_alone_is_repaired() {
 /// Without a command: by a proxy that goes on, or by the one that is started in its place.
 #[test]
 fn what_a_killed_proxy_had_given_to_one_copy_alone_reaches_the_others() {
-    let torn = Torn::new();
-    let others = [torn.fleet.proxy("a", &MEND), torn.fleet.proxy("b", &MEND)];
+    mends(&Torn::new());
+}
+
+#[test]
+fn it_reaches_nodes_with_ssds_that_want_tls_and_a_log_in() {
+    mends(&Torn::protected());
+}
+
+fn mends(torn: &Torn) {
+    let others = ["a", "b"].map(|zone| torn.proxy(zone, NODE_TIMEOUT, &MEND));
     others[0].process.wait_for(|| [0, 1, 2].map(|node| torn.new_on(node)) == [Torn::KEYS; 3], "all copies agree");
     let sum = |name: &str| others.iter().map(|proxy| proxy.metric(name, "")).sum::<f64>();
     others[0].process.wait_for(|| sum("cluster_mended_total") == 2.0 * Torn::KEYS as f64, "it was counted");
