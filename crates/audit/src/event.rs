@@ -18,6 +18,9 @@ pub enum Event<'a> {
     },
     /// An option has another value.
     OptionChanged {
+        /// Who set it, where it was set by hand.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        who: Option<&'a str>,
         /// The app that it is of, if it is of one.
         #[serde(skip_serializing_if = "Option::is_none")]
         app: Option<&'a str>,
@@ -49,7 +52,7 @@ pub enum Event<'a> {
     },
     /// A command that changes the process, or drops all items.
     Command {
-        /// The user who gave it, where clients are users.
+        /// The user who gave it, where clients are users, or the name of the certificate.
         #[serde(skip_serializing_if = "Option::is_none")]
         who: Option<&'a str>,
         /// The client's address.

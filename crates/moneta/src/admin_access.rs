@@ -89,7 +89,7 @@ fn make(
         Door { takes_tokens_from_afar: takes_secrets_from_afar(options), wants_certificates: wants, metrics_are_open };
     let guard = match users {
         Some(users) => of_users(users, audit.cloned(), door, environment.map(Into::into), sessions),
-        None if wants => certified(metrics_are_open),
+        None if wants => certified(audit.cloned(), metrics_are_open),
         None => Guard::default(),
     };
     Ok(AdminConfig { names: endpoints::admin_hosts(options), guard, tls, ..AdminConfig::default() })
@@ -194,9 +194,15 @@ fn needed(right: moneta_admin::Right) -> Option<Right> {
 }
 
 /// Admits clients that show a certificate.
-fn certified(metrics_are_open: bool) -> Guard {
+fn certified(audit: Option<Arc<Audit>>, metrics_are_open: bool) -> Guard {
     Guard::new(move |asked: &AccessRequest<'_>| match asked.certificate {
-        Some(certificate) => Ok(Principal(certificate.names.first().map_or("", String::as_str).into())),
+        Some(certificate) => {
+            let name = certificate.names.first().map_or("", String::as_str);
+            if let Some(audit) = audit.as_ref().filter(|_| asked.right == moneta_admin::Right::Operate) {
+                audit.note(Event::Command { who: Some(name), from: &asked.from.to_string(), command: asked.path });
+            }
+            Ok(Principal(name.into()))
+        }
         None if metrics_are_open && asked.path == METRICS => Ok(Principal("".into())),
         None => Err(Denial::Unknown),
     })

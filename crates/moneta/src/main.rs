@@ -23,6 +23,7 @@ mod memcached_conf;
 mod option_pages;
 mod options;
 mod outward;
+mod plain_reload;
 mod properties;
 mod proxy;
 mod reload;

@@ -13,7 +13,7 @@ use moneta_admin::{ClientAddress, Principal, Route, answer};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::reload::{InForceOption, Reload};
+use crate::reload::{InForceOption, LiveOptions};
 
 /// The page of what is in force.
 pub const PATH: &str = "/options";
@@ -25,15 +25,15 @@ const WITHIN: Duration = Duration::from_secs(10);
 
 #[derive(Clone)]
 struct Desk {
-    reload: Arc<Reload>,
+    reload: Arc<dyn LiveOptions>,
     // One after the other: each looks at all sources.
     turn: Turn,
 }
 
 /// The pages of a process whose options are these.
-pub fn routes(reload: &Arc<Reload>) -> Vec<Route> {
-    let desk = || Desk { reload: Arc::clone(reload), turn: Turn::of(1) };
-    let (shows, changes) = (desk(), desk());
+pub fn routes(reload: Arc<dyn LiveOptions>) -> Vec<Route> {
+    let shows = Desk { reload, turn: Turn::of(1) };
+    let changes = Desk { reload: Arc::clone(&shows.reload), turn: Turn::of(1) };
     vec![
         Route::get(PATH, show, shows),
         Route::put(ONE, set, changes.clone()).with_body(BODY_MAX),

@@ -1,12 +1,13 @@
 //! How this process reaches others: the one place where TLS and the log-in of all its connections out are made of the options, of
 //! a server or of a command.
 
+use std::io::{IsTerminal, stderr};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use anyhow::Context;
 use clap::{ArgMatches, Args, Command, FromArgMatches};
-use moneta_background::Task;
+use moneta_background::{Run, Task};
 use moneta_link::{Control, ControlUrl};
 use moneta_net::{Connector, LogIn, LogInSource, Outward, PemSource, Tls, TlsConfig};
 use moneta_options::kinds::Kind;
@@ -16,8 +17,10 @@ use moneta_options::values::Values;
 use crate::options::sections::control::CONTROL;
 use crate::options::sections::tls::{self, LOGIN_FILE, TLS_CONNECT};
 
-/// How often the file of the log-in is looked at.
+/// How often files are looked at.
 const LOOK: Duration = Duration::from_secs(2);
+/// Looks of a command between two in which what `command:` says is read again, too: ten minutes. A server does that on SIGHUP.
+const WHOLE_LOOK: u32 = 300;
 
 /// How a server with these options reaches others. `tls`: what it knows for TLS.
 ///
@@ -145,7 +148,7 @@ pub fn add_to(command: Command) -> Command {
     if let Some(long) = long { command.long_about(long) } else { command }
 }
 
-/// Has this command reach servers as its flags say.
+/// Has this command reach servers as its flags say, also once the files that they name have changed.
 ///
 /// # Errors
 /// If what they name cannot be read or used.
@@ -158,10 +161,63 @@ pub fn take(matches: &ArgMatches) -> anyhow::Result<()> {
     if let Some(urls) = args.control.as_ref().map(|Servers(urls)| urls).filter(|urls| !urls.is_empty()) {
         let _ = CONTROL_OF_COMMAND.set((urls.to_vec(), args.env.clone()));
     }
-    if let Some(outward) = args.outward()? {
+    if let Some((outward, fresh)) = args.outward()? {
         set(outward);
+        moneta_background::start("credentials", move |run| fresh.keep(run)).context("no files are looked at")?;
     }
     Ok(())
+}
+
+/// What a command's connections use and may be replaced while it runs.
+#[derive(Debug)]
+struct Fresh {
+    tls: Option<Arc<Tls>>,
+    log_in: LogIn,
+    /// Whether any of it is what a command says, which has no file to look at.
+    has_commands: bool,
+}
+
+impl Fresh {
+    /// Looks at the files until the command ends.
+    fn keep(&self, run: &Run) {
+        for look in 1.. {
+            if !run.sleep(LOOK) {
+                return;
+            }
+            let is_whole = self.has_commands && look % WHOLE_LOOK == 0;
+            for found in self.look(is_whole) {
+                if let Err(error) = &found {
+                    run.failed(error);
+                }
+                // A person sees the connections that fail, and perhaps a screen that this line would spoil.
+                if !stderr().is_terminal() {
+                    match found {
+                        Ok(what) => eprintln!("moneta: {what} is in force"),
+                        Err(error) => eprintln!("moneta: {error:#}; what was in force stays"),
+                    }
+                }
+            }
+        }
+    }
+
+    /// Reads what has another file, or all, and puts it in force: tells what is new. What cannot be used stays as it was.
+    fn look(&self, is_whole: bool) -> Vec<anyhow::Result<&'static str>> {
+        let tls = self.tls.as_ref().map(|tls| {
+            let prepared = if is_whole { tls.prepare().map(Some) } else { tls.prepare_if_changed() };
+            let applied = prepared.map(|prepared| prepared.map(|prepared| tls.apply(prepared)));
+            applied.map(|applied| applied.map(|()| "TLS: what was read again")).context("TLS")
+        });
+        let log_in = match &self.log_in {
+            LogIn::Secret(of) if is_whole => Some(of.reload()),
+            LogIn::Secret(of) => Some(of.reload_if_changed()),
+            _ => None,
+        };
+        let log_in = log_in.map(|read| {
+            let is_other = read.context("login_file")?;
+            Ok(is_other.then_some("login_file: another secret"))
+        });
+        [tls, log_in].into_iter().flatten().filter_map(Result::transpose).collect()
+    }
 }
 
 /// Has this command reach servers so, unless its flags have said how.
@@ -182,7 +238,7 @@ pub fn control_of_command() -> Option<Control> {
 
 impl OutwardArgs {
     /// `None`: they say nothing.
-    fn outward(self) -> anyhow::Result<Option<Outward>> {
+    fn outward(self) -> anyhow::Result<Option<(Outward, Fresh)>> {
         let Self { tls_ca, tls_cert, tls_key, tls_crl, tls_connect, login_file, .. } = self;
         let config = TlsConfig {
             certificate: tls_cert,
@@ -195,7 +251,48 @@ impl OutwardArgs {
             return Ok(None);
         }
         let has_authorities = config.authorities.is_some();
+        let sources = [&config.certificate, &config.key, &config.authorities, &config.revoked, &login_file];
+        let has_commands = sources.into_iter().flatten().any(|source| matches!(source, PemSource::Command(_)));
         let tls = if config.is_empty() { None } else { Some(Tls::load(config)?) };
-        make(tls.as_ref(), has_authorities, tls_connect.flatten(), login_file).map(Some)
+        let outward = make(tls.as_ref(), has_authorities, tls_connect.flatten(), login_file)?;
+        let fresh = Fresh { tls, log_in: outward.log_in.clone(), has_commands };
+        Ok(Some((outward, fresh)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn what_a_command_says_is_read_again_by_the_whole_look_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("login");
+        fs::write(&path, "app:one").unwrap();
+        let fresh = |source: PemSource| {
+            let log_in = LogIn::Secret(LogInSource::load(source).unwrap());
+            Fresh { tls: None, log_in, has_commands: true }
+        };
+        let (of_file, of_command) =
+            (fresh(PemSource::File(path.clone())), fresh(PemSource::Command(format!("cat '{}'", path.display()))));
+        let secret = |of: &Fresh| of.log_in.credentials().unwrap().secret().to_owned();
+        fs::write(&path, "app:second").unwrap();
+        let looked = |of: &Fresh, is_whole| {
+            let found = of.look(is_whole).into_iter();
+            found.map(|found| found.map_err(|error| format!("{error:#}"))).collect::<Vec<_>>()
+        };
+        assert_eq!(looked(&of_file, false), [Ok("login_file: another secret")]);
+        assert_eq!(looked(&of_command, false), []);
+        assert_eq!((secret(&of_file).as_str(), secret(&of_command).as_str()), ("second", "one"));
+        assert_eq!(looked(&of_command, true), [Ok("login_file: another secret")]);
+        assert_eq!(secret(&of_command), "second");
+        fs::write(&path, "broken").unwrap();
+        let broken = looked(&of_file, false);
+        assert!(broken[0].as_ref().is_err_and(|why| why.contains("USER:SECRET")), "{broken:?}");
+        assert_eq!(looked(&of_file, false), [], "it is told once");
+        assert!(looked(&of_command, true)[0].is_err());
+        assert_eq!((secret(&of_file).as_str(), secret(&of_command).as_str()), ("second", "second"));
     }
 }

@@ -160,6 +160,11 @@ impl PlainReload {
         Ok(())
     }
 
+    /// Whether something here changes by it while the process runs: of a proxy's options a relay takes some at its start alone.
+    fn is_live(&self, key: &str) -> bool {
+        self.subscribers.keys().any(|own| own == key)
+    }
+
     fn note(&self, event: Event<'_>) {
         if let Some(audit) = &self.audit {
             audit.note(event);
@@ -175,7 +180,7 @@ impl LiveOptions for PlainReload {
             key: option.about().key,
             value: option.in_force(&in_force),
             from: in_force.origin(option).to_string(),
-            is_live: option.is_live(),
+            is_live: self.is_live(option.about().key),
         };
         options(self.kind.sections).map(row).collect()
     }
@@ -185,6 +190,9 @@ impl LiveOptions for PlainReload {
         let mut set = self.set.lock();
         let option = settable(name, || options(self.kind.sections))?;
         let key = option.about().key;
+        if !self.is_live(key) {
+            bail!("{name} takes effect at a restart of this process");
+        }
         if save {
             bail!("nothing can be saved: nodes and proxies alone have a file of saved options");
         }

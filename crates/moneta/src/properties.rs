@@ -28,7 +28,12 @@ impl Source for OfControl<'_> {
 /// hold of a control plane is not to choose the files and commands of secrets, nor the rights of users.
 pub fn may_set(key: &str) -> bool {
     let is_live = options().any(|option| option.about().key == key && option.is_live());
-    is_live && !is_of(&access::SECTION, key) && !is_of(&tls::SECTION, key)
+    is_live && !says_who_may(key)
+}
+
+/// Whether this option says who may do what.
+pub fn says_who_may(key: &str) -> bool {
+    is_of(&access::SECTION, key) || is_of(&tls::SECTION, key)
 }
 
 /// Whether a property of this name is meant for a process that is a proxy, or for one that is none: those of an app reach both.

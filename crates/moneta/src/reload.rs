@@ -71,6 +71,19 @@ pub struct InForceOption {
     pub is_live: bool,
 }
 
+/// Options of a process that runs: shown, and set by hand.
+pub trait LiveOptions: Send + Sync {
+    /// All options as they are in force.
+    fn in_force(&self) -> Vec<InForceOption>;
+
+    /// Sets an option by hand, at once; `None` takes that back. With `save` also for the next start.
+    ///
+    /// # Errors
+    /// Why it is refused: there is no such option, it does not change while the process runs, or the value makes no sense. Then
+    /// nothing has changed.
+    fn set(&self, name: &str, text: Option<&str>, save: bool, by: &str) -> anyhow::Result<()>;
+}
+
 /// The options as they are now.
 struct InForce {
     process: Values,
@@ -124,72 +137,12 @@ impl Reload {
     fn try_reload(&self, properties: &Properties, set: &mut SetOptions) -> anyhow::Result<()> {
         let resolved = Resolved::gather_with(&self.matches, |name| std::env::var_os(name), properties, set)?;
         let (kept, dropped) = set.as_of(&resolved.file);
-        self.try_run(properties, &kept)?;
+        self.try_run(properties, &kept, None)?;
         for option in dropped {
             tracing::info!(option, "was set by hand, and the file has changed it: the file counts");
         }
         *set = kept;
         Ok(())
-    }
-
-    /// Sets an option by hand, at once; `None` takes that back. With `save` also for the next start.
-    ///
-    /// # Errors
-    /// Why it is refused: there is no such option, it does not change while the process runs, or the value makes no sense. Then
-    /// nothing has changed.
-    pub fn set(&self, name: &str, text: Option<&str>, save: bool, by: &str) -> anyhow::Result<()> {
-        let properties = self.properties.lock();
-        let mut set = self.set.lock();
-        let option = settable(name)?;
-        let key = option.about().key;
-        let resolved = Resolved::gather_with(&self.matches, |name| std::env::var_os(name), &properties, &set)?;
-        let path = resolved.values.get(&SAVED_OPTIONS);
-        let path = match (save, path) {
-            (true, None) => bail!("nothing can be saved: saved_options or state_dir says where"),
-            (_, path) => path.filter(|_| save),
-        };
-        let text = text.map(|text| {
-            let refused = || anyhow!("{key}: `{text}` is refused: it must be {}", option.range());
-            option.normal(text).ok_or_else(refused)
-        });
-        let text = text.transpose()?;
-        let mut new = set.clone();
-        match &text {
-            Some(text) => {
-                let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-                let in_file = resolved.file.get(key).cloned();
-                new.0.insert(key, SetOption { text: text.clone(), by: by.into(), at: since.as_secs(), in_file });
-            }
-            None if new.0.remove(key).is_none() && !save => bail!("{key} was not set by hand"),
-            None => {}
-        }
-        // What is refused is not saved, and what cannot be saved is not set.
-        self.check(&properties, &new)?;
-        if let Some(path) = path {
-            let saved = resolved.saved.store(&path, key, text.as_deref());
-            saved.with_context(|| format!("{} cannot be written", path.display()))?;
-        }
-        self.try_run(&properties, &new)?;
-        *set = new;
-        Ok(())
-    }
-
-    /// All options as they are in force, in the order of the reference; then those that apps have for themselves.
-    pub fn in_force(&self) -> Vec<InForceOption> {
-        let in_force = self.in_force.lock();
-        let row = |app: Option<&str>, option: &dyn Declaration, values: &Values| InForceOption {
-            app: app.map(str::to_owned),
-            key: option.about().key,
-            value: option.in_force(values),
-            from: values.origin(option).to_string(),
-            is_live: option.is_live(),
-        };
-        let of_process = sections::options().map(|option| row(None, option, &in_force.process));
-        let of_apps = in_force.apps.iter().flat_map(|(app, _)| {
-            let is_own = |option: &&dyn Declaration| app.own.contains(&option.about().key);
-            app::options().filter(is_own).map(|option| row(Some(&app.name), option, &app.values)).collect::<Vec<_>>()
-        });
-        of_process.chain(of_apps).collect()
     }
 
     /// Takes what the control plane says, all of it or nothing; tells what came of it.
@@ -199,7 +152,7 @@ impl Reload {
     pub fn take(&self, properties: Properties) -> anyhow::Result<Taken> {
         let mut current = self.properties.lock();
         let set = self.set.lock();
-        match self.try_run(&properties, &set) {
+        match self.try_run(&properties, &set, None) {
             Ok(taken) => {
                 *current = properties;
                 Ok(taken)
@@ -232,7 +185,8 @@ impl Reload {
         Ok(())
     }
 
-    fn try_run(&self, properties: &Properties, set: &SetOptions) -> anyhow::Result<Taken> {
+    /// `by`: who changes options by hand.
+    fn try_run(&self, properties: &Properties, set: &SetOptions, by: Option<&str>) -> anyhow::Result<Taken> {
         let mut in_force = self.in_force.lock();
         let InForce { process, apps } = &mut *in_force;
         let wanted = self.wanted(properties, set)?;
@@ -262,7 +216,7 @@ impl Reload {
         // Last, so that all of it is logged at the level that is wanted.
         let all = || outcomes.iter().flat_map(|(app, outcome)| outcome.changed.iter().map(move |one| (app, one)));
         for (app, Changed { option, from, to }) in all() {
-            self.note(Event::OptionChanged { app: app.as_deref(), option, from, to });
+            self.note(Event::OptionChanged { who: by, app: app.as_deref(), option, from, to });
         }
         let mut changed = all();
         for (app, Changed { option, from, to }) in changed.by_ref().take(TOLD) {
@@ -291,10 +245,74 @@ impl Reload {
     }
 }
 
-/// The option of this name, if it may be set by hand: one that changes while the process runs, and does not say who may do what.
-fn settable(name: &str) -> anyhow::Result<&'static dyn Declaration> {
-    let Some(option) = sections::options().find(|option| option.about().key == name) else {
-        let near = nearest(name, sections::options().map(|option| option.about().key));
+impl LiveOptions for Reload {
+    fn set(&self, name: &str, text: Option<&str>, save: bool, by: &str) -> anyhow::Result<()> {
+        let properties = self.properties.lock();
+        let mut set = self.set.lock();
+        let option = settable(name, sections::options)?;
+        let key = option.about().key;
+        let resolved = Resolved::gather_with(&self.matches, |name| std::env::var_os(name), &properties, &set)?;
+        let path = resolved.values.get(&SAVED_OPTIONS);
+        let path = match (save, path) {
+            (true, None) => bail!("nothing can be saved: saved_options or state_dir says where"),
+            (_, path) => path.filter(|_| save),
+        };
+        let text = text.map(|text| {
+            let refused = || anyhow!("{key}: `{text}` is refused: it must be {}", option.range());
+            option.normal(text).ok_or_else(refused)
+        });
+        let text = text.transpose()?;
+        let mut new = set.clone();
+        match &text {
+            Some(text) => {
+                let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+                let in_file = resolved.file.get(key).cloned();
+                new.0.insert(key, SetOption { text: text.clone(), by: by.into(), at: since.as_secs(), in_file });
+            }
+            None if new.0.remove(key).is_none() && !save => bail!("{key} was not set by hand"),
+            None => {}
+        }
+        // What is refused is not saved, and what cannot be saved is not set.
+        self.check(&properties, &new)?;
+        if let Some(path) = path {
+            let saved = resolved.saved.store(&path, key, text.as_deref());
+            saved.with_context(|| format!("{} cannot be written", path.display()))?;
+        }
+        self.try_run(&properties, &new, Some(by))?;
+        *set = new;
+        Ok(())
+    }
+
+    /// In the order of the reference; then those that apps have for themselves.
+    fn in_force(&self) -> Vec<InForceOption> {
+        let in_force = self.in_force.lock();
+        let row = |app: Option<&str>, option: &dyn Declaration, values: &Values| InForceOption {
+            app: app.map(str::to_owned),
+            key: option.about().key,
+            value: option.in_force(values),
+            from: values.origin(option).to_string(),
+            is_live: option.is_live(),
+        };
+        let of_process = sections::options().map(|option| row(None, option, &in_force.process));
+        let of_apps = in_force.apps.iter().flat_map(|(app, _)| {
+            let is_own = |option: &&dyn Declaration| app.own.contains(&option.about().key);
+            app::options().filter(is_own).map(|option| row(Some(&app.name), option, &app.values)).collect::<Vec<_>>()
+        });
+        of_process.chain(of_apps).collect()
+    }
+}
+
+/// The option of this name among `options`, if it may be set by hand: one that changes while the process runs, and does not say who
+/// may do what.
+///
+/// # Errors
+/// Why it may not.
+pub fn settable<I: Iterator<Item = &'static dyn Declaration>>(
+    name: &str,
+    options: impl Fn() -> I,
+) -> anyhow::Result<&'static dyn Declaration> {
+    let Some(option) = options().find(|option| option.about().key == name) else {
+        let near = nearest(name, options().map(|option| option.about().key));
         bail!(
             "there is no option `{name}`{}",
             near.map_or_else(String::new, |near| format!("; did you mean `{near}`?"))
@@ -303,7 +321,7 @@ fn settable(name: &str) -> anyhow::Result<&'static dyn Declaration> {
     if !option.is_live() {
         bail!("{name} takes effect at a restart: it is set by flag, environment or file");
     }
-    if !properties::may_set(name) {
+    if properties::says_who_may(name) {
         bail!("{name} says who may do what: it is set by flag, environment or file");
     }
     Ok(option)

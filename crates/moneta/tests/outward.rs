@@ -15,7 +15,7 @@ use std::time::{Duration, SystemTime};
 
 use moneta_certificates::{Authority, Issued, Wanted};
 
-use common::{Node, connect, moneta, output, steady_port};
+use common::{Node, Process, connect, moneta, output, printed, steady_port, until};
 use files::Files;
 
 const ADMIN: &[&str] = &["-t", "1", "--admin", "127.0.0.1:0", "--admin-tls", "off"];
@@ -351,4 +351,106 @@ fn a_log_in_and_its_secret_are_replaced_under_load() {
         |node: &serde_json::Value| node["trouble"].as_str().is_some_and(|why| why.contains("refuses the log-in"));
     stranger.wait_for(|| nodes(&stranger).iter().filter(|node| refused(node)).count() == 2, "it says why");
     assert!(ask(&stranger, "get key\r\n").starts_with("SERVER_ERROR"));
+}
+
+/// What reads its files once alone goes on with open connections, and fails at the next one after a rotation.
+#[test]
+fn a_relay_and_a_command_that_runs_on_follow_secrets_and_authorities() {
+    let mut files = Files::new();
+    issue(&mut files, "node");
+    let (users, login, ca) = (files.name("users.toml"), files.name("login"), files.name("ca.pem"));
+    let user = |arguments: &[&str]| printed(&mut moneta(&[&["user"], arguments].concat())).trim().to_owned();
+    let first = user(&["add", &users, "mover", "--rights", "read,write,list,replicate,stats"]);
+    let write_login = |secret: &str| files.write("login", &format!("mover:{secret}\n"));
+    write_login(&first);
+    let (certificate, key) = (files.name("node.pem"), files.name("node.key"));
+    let ports = [(); 2].map(|()| (steady_port(), steady_port()));
+    let start = |region: usize| {
+        let (port, admin) = ports[region];
+        let (port, admin, region) = (port.to_string(), format!("127.0.0.1:{admin}"), (region + 1).to_string());
+        let of_node =
+            ["serve", "--cluster", "-m", "16m", "-t", "1", "-p", &port, "--admin", &admin, "--region-id", &region];
+        Node::run(moneta(&of_node).args(["--tls-cert", &certificate, "--tls-key", &key, "--users", &users]))
+    };
+    let mut nodes = [0, 1].map(|region| Some(start(region)));
+    for (region, (port, admin)) in ports.iter().enumerate() {
+        let node = format!("slot = \"n0\"\naddress = \"127.0.0.1:{port}\"\nadmin = \"127.0.0.1:{admin}\"\n");
+        let text = format!("epoch = 1\n[[replica]]\nname = \"a\"\nzone = \"a\"\n[[replica.nodes]]\n{node}");
+        files.write(&format!("region-{region}.toml"), &text);
+    }
+    let known = ["--tls-ca", &ca, "--login-file", &login];
+    let (from, to, state) = (files.name("region-0.toml"), files.name("region-1.toml"), files.name("state"));
+    let of_relay = ["relay", "--from", &from, "--to", &to, "--region", "1", "--state-dir", &state, "--zone", "a"];
+    let relay = Process::start(moneta(&of_relay).args(["--admin", "127.0.0.1:0", "--node-timeout", "2s"]).args(known));
+    let source = format!("127.0.0.1:{}", ports[0].1);
+    let feed = Process::start(moneta(&["feed", &source, "--follow"]).args(known));
+    // Of a process that has just begun to follow.
+    let ask = |region: usize, arguments: &[&str]| {
+        let server = format!("127.0.0.1:{}", ports[region].0);
+        output(moneta(arguments).args(["--server", &server]).args(known))
+    };
+    let crosses = |key: &str| {
+        until("the key is taken", || ask(0, &["set", key, "value"]).status.success());
+        relay.until("the key crosses", || ask(1, &["get", key]).stdout.starts_with(b"value"));
+        feed.until("the key is told", || feed.stdout().contains(key));
+    };
+    crosses("before");
+    for turn in 1..=2 {
+        let next = user(&["rotate", &users, "mover"]);
+        for node in nodes.iter().flatten() {
+            node.wait_for(|| node.log().matches("users read again").count() >= turn, "the users are not read again");
+        }
+        write_login(&next);
+        for process in [&relay, &feed] {
+            let taken = || process.stderr().matches("another secret").count() >= turn;
+            process.until("the secret is not read again", taken);
+        }
+    }
+    // The nodes show certificates of another authority from now on; and connections are made anew.
+    let mut other = Authority::new("the next").expect("an authority");
+    files.write("ca.pem", other.certificate());
+    relay.until_it_says("TLS: what has changed is in force");
+    feed.until_it_says("TLS: what was read again is in force");
+    let next = other.issue(&Wanted::hosts(["127.0.0.1"])).expect("a certificate");
+    put(&files, "node", &next);
+    for (region, node) in nodes.iter_mut().enumerate() {
+        *node = None;
+        *node = Some(start(region));
+    }
+    crosses("after");
+    assert!(!relay.has_ended() && !feed.has_ended());
+}
+
+/// Without users, the certificate's name says who has changed something.
+#[test]
+fn what_is_done_by_a_certificate_alone_is_in_the_audit_log() {
+    let mut files = Files::new();
+    issue(&mut files, "node");
+    let operator = files.authority.issue(&Wanted::hosts(["ops.example"])).expect("a certificate");
+    put(&files, "ops", &operator);
+    let (ca, audit) = (files.name("ca.pem"), files.name("audit.jsonl"));
+    let (certificate, key) = (files.name("node.pem"), files.name("node.key"));
+    let node =
+        Node::run(
+            moneta(&["serve", "-t", "1", "-m", "16m", "-p", "0", "--admin", "127.0.0.1:0", "--audit-log", &audit])
+                .args(["--tls-cert", &certificate, "--tls-key", &key, "--tls-ca", &ca, "--tls-clients", "require"]),
+        );
+    let line = node.screen.iter().find_map(|line| line.split("https://").nth(1)).expect("it has an admin side");
+    let admin = line.split(['/', ' ']).next().expect("an address");
+    let own = [files.name("ops.pem"), files.name("ops.key")];
+    let known = ["--tls-ca", &ca, "--tls-cert", &own[0], "--tls-key", &own[1]];
+    printed(moneta(&["set-option", admin, "idle_timeout", "7m"]).args(known));
+    let lines = || std::fs::read_to_string(&audit).unwrap_or_default();
+    node.wait_for(
+        || lines().contains("\"who\":\"ops.example\",\"from\":\"127.0.0.1\",\"command\":\"/options/idle_timeout\""),
+        "the command is not noted",
+    );
+    node.wait_for(
+        || lines().contains("\"what\":\"option_changed\",\"who\":\"ops.example\",\"option\":\"idle_timeout\""),
+        "who changed the option is not noted",
+    );
+    // Who only looks is not noted.
+    let looked = lines().matches("\"what\":\"command\"").count();
+    printed(moneta(&["config", "--from", admin]).args(known));
+    assert_eq!(lines().matches("\"what\":\"command\"").count(), looked);
 }

@@ -7,7 +7,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-use common::{Node, file, moneta, printed};
+use common::{Node, Process, file, moneta, printed, refused, steady_port};
 use nix::sys::signal::Signal;
 
 const RELOADED: &str = "reloaded";
@@ -256,4 +256,110 @@ fn a_flag_still_wins_after_a_reload() {
     fs::write(&path, "memory = 128\n").unwrap();
     reload(&node, RELOADED);
     assert!(limit(&node) <= 64 * MIB, "{}", limit(&node));
+}
+
+/// A relay of two regions of one node each, whose options are in `relay.toml`.
+fn relay(folder: &std::path::Path, own: &str) -> (Process, String, [Node; 2]) {
+    let nodes = ["1", "2"].map(|region| Node::start(&["--cluster", "--region-id", region, "-m", "16m"]));
+    let topologies = [0, 1].map(|place| {
+        let text =
+            format!("epoch = 1\n[[replica]]\nname = \"a\"\nzone = \"a\"\nnodes = [\"{}\"]\n", nodes[place].address());
+        file(folder, &format!("region-{place}.toml"), &text)
+    });
+    let (config, state) = (file(folder, "relay.toml", own), folder.join("state").display().to_string());
+    let admin = format!("127.0.0.1:{}", steady_port());
+    let [from, to] = &topologies;
+    let arguments = ["relay", "--config", &config, "--from", from, "--to", to, "--region", "1", "--state-dir", &state];
+    let relay = Process::start(moneta(&arguments).args(["--admin", &admin, "--patience", "60", "--zone", "a"]));
+    relay.until("it is ready", || page(&admin, "/readyz").starts_with("HTTP/1.1 200"));
+    (relay, admin, nodes)
+}
+
+fn page(admin: &str, path: &str) -> String {
+    let Ok(mut stream) = TcpStream::connect(admin) else { return String::new() };
+    let mut text = String::new();
+    let asked = write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    asked.and_then(|()| stream.read_to_string(&mut text)).map(|_| text).unwrap_or_default()
+}
+
+#[test]
+fn a_relay_takes_other_options_and_opens_its_audit_log_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let audit = folder.path().join("audit.jsonl");
+    let options = |more: &str| format!("audit_log = \"{}\"\n{more}", audit.display());
+    let (relay, admin, nodes) = relay(folder.path(), &options("rate = \"9m\"\n"));
+    let config = folder.path().join("relay.toml");
+    let rate = || {
+        let text = page(&admin, "/relay");
+        let body = text.split("\r\n\r\n").nth(1).and_then(|body| serde_json::from_str::<serde_json::Value>(body).ok());
+        body.and_then(|page| page["streams"][0]["rate"].as_u64())
+    };
+    relay.until("the rate is the stream's", || rate() == Some(9 * MIB));
+    // A mistake changes nothing.
+    fs::write(&config, options("rate = \"3m\"\nlag_max = \"never\"\n")).unwrap();
+    relay.signal(Signal::SIGHUP);
+    relay.until_it_says("reload refused, nothing changed");
+    assert_eq!(rate(), Some(9 * MIB));
+    fs::rename(&audit, folder.path().join("audit.1")).unwrap();
+    fs::write(&config, options("rate = \"5m\"\nlag_max = \"1s\"\nlog_level = \"debug\"\nregion_name = \"eu\"\n"))
+        .unwrap();
+    relay.signal(Signal::SIGHUP);
+    relay.until_it_says("reloaded");
+    relay.until("the rate is the stream's", || rate() == Some(5 * MIB));
+    assert!(relay.stderr().contains("option=\"region_name\"") && relay.stderr().contains("only after a restart"));
+    relay.until("the audit log is opened again", || {
+        fs::read_to_string(&audit)
+            .is_ok_and(|text| text.contains("\"option\":\"rate\"") && text.contains("\"reloaded\""))
+    });
+    let in_force = |name: &str| {
+        let table = printed(&mut moneta(&["config", "--from", &admin]));
+        let line = table.lines().find(|line| line.split_whitespace().next() == Some(name)).expect("it is listed");
+        line.split_whitespace().nth(1).expect("a value").to_owned()
+    };
+    assert_eq!((in_force("lag_max").as_str(), in_force("log_level").as_str()), ("1s", "debug"));
+    // It is behind for as long as the node says nothing, by what is in force.
+    nodes[0].signal(Signal::SIGSTOP);
+    let is_behind = || page(&admin, "/readyz").contains("s behind the other region");
+    relay.until("it is behind", is_behind);
+    let said = printed(&mut moneta(&["set-option", &admin, "lag_max", "1h"]));
+    assert!(said.contains("lag_max is 1h (set by 127.0.0.1 at"), "{said}");
+    relay.until("that long is allowed", || !is_behind());
+    nodes[0].signal(Signal::SIGCONT);
+    for (arguments, why) in [
+        (&["rate", "6m", "--save"][..], "nothing can be saved"),
+        (&["region", "3"], "takes effect at a restart"),
+        (&["ack", "one"], "takes effect at a restart of this process"),
+        (&["users", "/u"], "who may do what"),
+        (&["lag_max", "0s"], "it must be"),
+        (&["rate", "--unset"], "was not set by hand"),
+        (&["lag_maxx", "1s"], "did you mean `lag_max`?"),
+    ] {
+        let said = refused(&mut moneta(&[&["set-option", &admin], arguments].concat()), 1);
+        assert!(said.contains(why), "{arguments:?}: {said}");
+    }
+    // What was set by hand outlives a reload, until the file says something else of it.
+    relay.signal(Signal::SIGHUP);
+    relay.until("a reload", || relay.stderr().matches("reloaded").count() >= 3);
+    assert_eq!(in_force("lag_max"), "1h");
+    fs::write(&config, options("lag_max = \"2s\"\n")).unwrap();
+    relay.signal(Signal::SIGHUP);
+    relay.until("the file counts", || in_force("lag_max") == "2s");
+}
+
+#[test]
+fn a_control_plane_shows_its_options_and_has_them_set() {
+    let folder = tempfile::tempdir().unwrap();
+    let (data, login) = (folder.path().join("data").display().to_string(), file(folder.path(), "login", "etcd:one\n"));
+    let command = format!("command:cat '{login}'");
+    let control =
+        Node::run(&mut moneta(&["control", "--data", &data, "--listen", "127.0.0.1:0", "--login-file", &command]));
+    let admin = control.screen.iter().find_map(|line| line.strip_prefix("listening on http://")).expect("an address");
+    let said = printed(&mut moneta(&["set-option", admin, "lame_duck", "3s"]));
+    assert!(said.contains("lame_duck is 3s (set by 127.0.0.1 at"), "{said}");
+    let table = printed(&mut moneta(&["config", "--from", admin]));
+    assert!(table.lines().any(|line| line.starts_with("renew_every") && line.contains("30s")), "{table}");
+    // What a command says has no file to look at.
+    fs::write(&login, "etcd:two\n").unwrap();
+    control.signal(Signal::SIGHUP);
+    control.wait_for_log("login_file: another secret is in force");
 }

@@ -1,6 +1,8 @@
 //! What a relay is told.
 
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use moneta_feed::Rate;
@@ -13,6 +15,31 @@ pub enum Mode {
     Full,
     /// What is older here is deleted; no value crosses.
     Invalidate,
+}
+
+/// How far behind a relay may be and still be ready. Clones are the same.
+#[derive(Clone, Debug)]
+pub struct LagMax(Arc<AtomicU64>);
+
+impl LagMax {
+    /// So long.
+    pub fn of(most: Duration) -> Self {
+        Self(Arc::new(AtomicU64::new(milliseconds(most))))
+    }
+
+    /// Sets it.
+    pub fn set(&self, most: Duration) {
+        self.0.store(milliseconds(most), Ordering::Relaxed);
+    }
+
+    /// How long it is.
+    pub fn get(&self) -> Duration {
+        Duration::from_millis(self.0.load(Ordering::Relaxed))
+    }
+}
+
+fn milliseconds(of: Duration) -> u64 {
+    u64::try_from(of.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// What is carried, from where, and how.
@@ -32,7 +59,7 @@ pub struct RelayConfig {
     pub flush: bool,
     /// The streams are compressed.
     pub compress: bool,
-    /// Bytes a second that all streams together are sent, compressed or not; 0: no bound.
+    /// Bytes a second that all streams together are sent, compressed or not; 0: no bound. May be set while the relay runs.
     pub rate: Rate,
     /// Threads that write what one stream tells. At least 1.
     pub workers: usize,
@@ -44,8 +71,8 @@ pub struct RelayConfig {
     pub patience: Duration,
     /// How far back the first start begins; later ones go on where the last one was.
     pub back: Duration,
-    /// How far behind the relay may be and still be ready.
-    pub lag_max: Duration,
+    /// How far behind the relay may be and still be ready. May be set while the relay runs.
+    pub lag_max: LagMax,
 }
 
 impl RelayConfig {
@@ -69,7 +96,7 @@ impl RelayConfig {
             copy: None,
             patience: Duration::from_secs(5),
             back: Duration::from_secs(60),
-            lag_max: Duration::from_secs(60),
+            lag_max: LagMax::of(Duration::from_secs(60)),
         }
     }
 }

@@ -39,7 +39,7 @@ mod stream;
 pub mod topic;
 mod worker;
 
-pub use config::{Mode, RelayConfig};
+pub use config::{LagMax, Mode, RelayConfig};
 pub use leases::LeaseConfig;
 pub use metrics::{REPAIRS, metrics};
 pub use page::{PATH, route};

@@ -166,7 +166,7 @@ impl Observed for Relay {
             }
         }
         let lag = shared.lag();
-        if lag > shared.config.lag_max {
+        if lag > shared.config.lag_max.get() {
             unready = true;
             notes.push(format!("{} s behind the other region", lag.as_secs()));
         }

@@ -63,6 +63,7 @@ fn shown(shared: &RelayShared) -> Map<String, Value> {
                 "address": stream.address.to_string(),
                 "whole": watermark,
                 "lag_ms": now.saturating_sub(watermark),
+                "rate": stream.rate.get(),
                 "failing": stream.state.trouble().map(|(why, since)| json!({"why": why, "seconds": since.as_secs()})),
             })
         })

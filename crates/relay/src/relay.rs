@@ -118,7 +118,8 @@ pub(crate) struct Shown {
     pub(crate) slot: String,
     pub(crate) address: String,
     pub(crate) state: Arc<StreamState>,
-    rate: Rate,
+    /// Bytes a second; 0: no bound.
+    pub(crate) rate: Rate,
 }
 
 impl RelayShared {
@@ -132,6 +133,12 @@ impl RelayShared {
             self.clock.refresh();
             self.clock.millis()
         })
+    }
+
+    /// Gives each stream its part of the rate.
+    fn divide_rate(&self, view: &View) {
+        let each = self.config.rate.get().div_ceil(view.streams.len().max(1) as u64);
+        view.streams.iter().for_each(|stream| stream.rate.set(each));
     }
 
     /// Whether shares are this relay's by leases.
@@ -402,6 +409,8 @@ impl Supervisor {
             self.leaving.retain(|(_, stream)| !stream.has_ended());
             self.share();
             self.follow_partitions();
+            // It may have been set.
+            self.shared.divide_rate(&self.shared.view.lock());
             if let Some(why) = self.failure() {
                 self.switch(&why);
             }
@@ -491,8 +500,7 @@ impl Supervisor {
         (view.copy, view.epoch) = (copy, epoch);
         view.streams.extend(streams);
         view.shares = self.parts.iter().map(|part| part.share).collect();
-        let each = config.rate.get().div_ceil(view.streams.len().max(1) as u64);
-        view.streams.iter().for_each(|stream| stream.rate.set(each));
+        self.shared.divide_rate(&view);
         Ok(())
     }
 
@@ -526,8 +534,7 @@ impl Supervisor {
             self.parts.retain(|part| part.share != share);
             let mut view = self.shared.view.lock();
             view.shares.retain(|one| *one != share);
-            let each = self.shared.config.rate.get().div_ceil(view.streams.len().max(1) as u64);
-            view.streams.iter().for_each(|stream| stream.rate.set(each));
+            self.shared.divide_rate(&view);
         }
         let mut shared = shared.lock();
         for (number, carried) in &mut shared.carried {

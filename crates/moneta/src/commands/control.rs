@@ -2,7 +2,6 @@
 
 mod backup;
 mod ledger;
-mod reload;
 
 use std::io::{Write, stdout};
 use std::net::SocketAddr;
@@ -38,7 +37,8 @@ use crate::options::of_control::{
 use crate::options::sections;
 use crate::options::sections::operation::{self, LAME_DUCK};
 use crate::options::sections::tls;
-use crate::{outward, properties, this_program, tls_files, users};
+use crate::plain_reload::{Live, PlainReload};
+use crate::{option_pages, outward, properties, this_program, tls_files, users};
 
 /// Readers of feeds at once.
 const READERS: usize = 4_096;
@@ -81,7 +81,7 @@ pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
         }
         None => {}
     }
-    let options = of_control::resolve(matches, |name| std::env::var_os(name))?;
+    let options = of_control::resolve(matches)?;
     let address = options.get(&LISTEN).context("it has an address")?;
     let tls = tls::load(&options)?;
     let (audit, users) = (users::audit(&options)?, users::open(&options)?);
@@ -110,18 +110,15 @@ pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     let (control, running) = Control::start(Arc::clone(&ledger), &config).context("the control plane cannot start")?;
     process.at_end("control", CLOSE_WITHIN, move || drop(running));
     let history = past(&options, ledger, &mut process)?;
-    let live = reload::Live {
-        phases: Arc::clone(process.phases()),
-        level: process.log().level.clone(),
-        users: users.clone(),
-        certificates,
-        audit: audit.clone(),
-    };
-    let reload = reload::Reload::new(matches.clone(), options.clone(), live);
+    let mut subscribers = Subscribers::default();
+    let log_in = outward::keep_fresh(&outward, &mut subscribers)?;
+    process.at_end("log-in", CLOSE_WITHIN, move || drop(log_in));
+    let live = Live { users: users.clone(), certificates, audit: audit.clone() };
+    let reload = PlainReload::new(of_control::KIND, matches.clone(), options.clone(), &process, live, subscribers);
+    let reload = Arc::new(reload);
+    process.desk().add(option_pages::routes(Arc::clone(&reload) as _));
     process.answer_signals(move || reload.run())?;
     let access: Arc<dyn Access> = Arc::new(ByUsers(users.clone()));
-    let log_in = outward::keep_fresh(&outward, &mut Subscribers::default())?;
-    process.at_end("log-in", CLOSE_WITHIN, move || drop(log_in));
     let (console, drawing) = Console::start(ConsoleConfig {
         control: Arc::clone(&control),
         history: history.clone(),

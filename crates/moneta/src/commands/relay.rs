@@ -16,6 +16,7 @@ use moneta_cluster::{Cluster, Topology};
 use moneta_link::{Control, ControlSource, ControlUrl, Epochs, Identity};
 use moneta_net::{Outward, Tls};
 use moneta_options::report::Origin;
+use moneta_options::subscribers::Subscribers;
 use moneta_options::values::{Values, Written};
 use moneta_process::Process;
 use moneta_process::desk::About;
@@ -23,7 +24,7 @@ use moneta_process::runner::Beginning;
 use moneta_process::startup::Startup;
 use moneta_relay::probe::Probe;
 use moneta_relay::relay::{Surroundings, Way};
-use moneta_relay::{LeaseConfig, OnGap, Relay, RelayConfig, Sharing};
+use moneta_relay::{LagMax, LeaseConfig, OnGap, Relay, RelayConfig, Sharing};
 use moneta_remote::ValueMemory;
 use moneta_store::{Clock, KeyHash, Origin as Writer, Store, component};
 
@@ -41,8 +42,9 @@ use crate::options::sections::memory::MAX_ITEM_SIZE;
 use crate::options::sections::operation::{self, LAME_DUCK};
 use crate::options::sections::proxy::APP;
 use crate::options::sections::tls;
+use crate::plain_reload::{Live, PlainReload};
 use crate::proxy::{self, AppKeys, ClusterParts};
-use crate::{outward, this_program, tls_files, users};
+use crate::{option_pages, outward, this_program, tls_files, users};
 
 /// How long the streams may take to end, and the clusters to write their hints.
 const CLOSE_WITHIN: Duration = Duration::from_secs(20);
@@ -63,7 +65,7 @@ pub fn command() -> Command {
 /// # Errors
 /// If an option is refused, a topology cannot be read, or the progress cannot be kept.
 pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
-    let options = of_relay::resolve(matches, |name| std::env::var_os(name))?;
+    let options = of_relay::resolve(matches)?;
     let tls = tls::load(&options)?;
     let (audit, users) = (users::audit(&options)?, users::open(&options)?);
     let desk = admin_access::config(&options, tls.as_ref(), users.as_ref(), audit.as_ref())?;
@@ -73,10 +75,18 @@ pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     users::follow_file(users.as_ref(), &options, audit.as_ref())?;
     let certificates = tls::certificates(&options, tls.as_ref());
     certificates.as_ref().map(tls_files::follow).transpose().context("no files are looked at")?;
-    process.answer_signals(|| {
-        tracing::warn!("a relay takes other options after a restart; files of TLS and users are followed")
-    })?;
     let outward = outward::of(&options, tls.as_ref())?;
+    let config = config(&options)?;
+    let mut subscribers = Subscribers::default();
+    outward::keep_fresh(&outward, &mut subscribers)?;
+    let (rate, lag_max) = (config.rate.clone(), config.lag_max.clone());
+    subscribers.set(&RATE, move |bytes| rate.set(bytes));
+    subscribers.set(&LAG_MAX, move |most| lag_max.set(most));
+    let live = Live { users, certificates, audit };
+    let reload = PlainReload::new(of_relay::KIND, matches.clone(), options.clone(), &process, live, subscribers);
+    let reload = Arc::new(reload);
+    process.desk().add(option_pages::routes(Arc::clone(&reload) as _));
+    process.answer_signals(move || reload.run())?;
     let clock = Arc::new(Clock::system());
     let regions = Regions::open(&options, &outward, &clock)?;
     if let Some(here) = regions.here.clone() {
@@ -106,7 +116,7 @@ pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     let owes = Box::new(move || of_nodes.as_ref().is_some_and(Cluster::owes));
     let way = way(&options, tls.as_ref(), store)?;
     let surroundings = Surroundings { sharing, owes, way, outward, clock, on_gap, probe: probe.clone() };
-    let relay = Relay::start(config(&options)?, regions.topology, regions.source, surroundings)?;
+    let relay = Relay::start(config, regions.topology, regions.source, surroundings)?;
     let relay = Arc::new(relay);
     let closing = (Arc::clone(&relay), probe, regions.there, repairs.clone());
     process.at_end("relay", CLOSE_WITHIN, move || {
@@ -291,7 +301,7 @@ fn config(options: &Values) -> anyhow::Result<RelayConfig> {
         copy: options.get(&COPY),
         patience: options.get(&PATIENCE),
         back: options.get(&BACK),
-        lag_max: options.get(&LAG_MAX),
+        lag_max: LagMax::of(options.get(&LAG_MAX)),
         ..RelayConfig::new(
             options.get(&APP).unwrap_or_default(),
             options.get(&REGION),

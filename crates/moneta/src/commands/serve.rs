@@ -109,7 +109,7 @@ pub fn start(matches: &ArgMatches, settings: Settings) -> anyhow::Result<()> {
     let reload = Arc::new(Reload::new(matches.clone(), &settings, of_process, of_apps, properties, audit));
     let by_signal = Arc::clone(&reload);
     process.answer_signals(move || by_signal.run())?;
-    process.desk().add(option_pages::routes(&reload));
+    process.desk().add(option_pages::routes(Arc::clone(&reload) as _));
     let server =
         Server::start(&config, Arc::clone(&served.store), node).map_err(|error| explain(error.into(), &settings))?;
     server.show_on(process.desk());

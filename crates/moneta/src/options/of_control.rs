@@ -1,19 +1,16 @@
 //! The options of `moneta control`: its own, and those that it shares with nodes and proxies.
 
-use std::ffi::OsString;
 use std::time::Duration;
 
 use clap::{ArgMatches, Command};
 use moneta_net::{ClientCertificates, HostPort};
-use moneta_options::declaration::{Declaration, Opt, Section};
-use moneta_options::file::{ConfigFile, Schema};
+use moneta_options::declaration::{Opt, Section};
 use moneta_options::kinds::address::AdminAddress;
 use moneta_options::kinds::numbers::Seconds;
 use moneta_options::kinds::paths::File;
 use moneta_options::kinds::words::Name;
 use moneta_options::report::Refused;
 use moneta_options::section;
-use moneta_options::sources::{Environment, Flags, gather};
 use moneta_options::values::Values;
 
 use crate::options::contradictions::is_loopback;
@@ -22,6 +19,8 @@ use crate::options::kinds::words::HostName;
 use crate::options::sections::access::{AUDIT_LOG, USERS};
 use crate::options::sections::operation::{ADMIN_HOSTS, ADMIN_METRICS_OPEN, LAME_DUCK, LOG_FORMAT, LOG_LEVEL, VERBOSE};
 use crate::options::sections::tls::{LOGIN_FILE, TLS_CA, TLS_CERT, TLS_CLIENTS, TLS_CONNECT, TLS_CRL, TLS_KEY};
+use crate::plain_reload::{Gathered, Kind};
+use crate::set_options::SetOptions;
 
 section! {
     "Control plane";
@@ -105,7 +104,8 @@ pub fn add_to(command: Command) -> Command {
 }
 
 /// Every one of them.
-pub fn options() -> impl Iterator<Item = &'static dyn Declaration> {
+#[cfg(test)]
+fn options() -> impl Iterator<Item = &'static dyn moneta_options::declaration::Declaration> {
     moneta_options::declaration::options(&ALL)
 }
 
@@ -113,14 +113,18 @@ pub fn options() -> impl Iterator<Item = &'static dyn Declaration> {
 ///
 /// # Errors
 /// [`Refused`] with everything that is wrong, or that the file cannot be read.
-pub fn resolve(matches: &ArgMatches, environment: impl Fn(&str) -> Option<OsString>) -> anyhow::Result<Values> {
+pub fn resolve(matches: &ArgMatches) -> anyhow::Result<Values> {
+    Ok(gathered(matches, &SetOptions::default())?.values)
+}
+
+/// What a reload works with.
+pub const KIND: Kind = Kind { sections: &ALL, resolve: gathered };
+
+/// What is in force with what was set by hand.
+fn gathered(matches: &ArgMatches, set: &SetOptions) -> anyhow::Result<Gathered> {
     let mut refusals = Vec::new();
-    let file = match moneta_options::flags::config_file(matches) {
-        Some(path) => ConfigFile::read(path, Schema { sections: &ALL, tables: &[] }, &mut refusals)?,
-        None => ConfigFile::default(),
-    };
-    let (flags, environment) = (Flags(matches), Environment(environment));
-    let values = gather(&ALL, &[&flags, &environment, &file], &mut refusals);
+    let gathered = Gathered::read(&ALL, matches, set, &mut refusals)?;
+    let values = &gathered.values;
     let (has_certificate, has_authorities) = (values.get(&TLS_CERT).is_some(), values.get(&TLS_CA).is_some());
     let etcd = values.get(&ETCD);
     if values.get(&DATA).is_none() && etcd.is_empty() {
@@ -167,7 +171,7 @@ pub fn resolve(matches: &ArgMatches, environment: impl Fn(&str) -> Option<OsStri
     if values.get(&TLS_CLIENTS) != ClientCertificates::None && !(has_certificate && has_authorities) {
         refusals.push(values.refuse(&TLS_CLIENTS, "none, unless tls_cert and tls_ca are given"));
     }
-    if refusals.is_empty() { Ok(values) } else { Err(Refused(refusals).into()) }
+    if refusals.is_empty() { Ok(gathered) } else { Err(Refused(refusals).into()) }
 }
 
 #[cfg(test)]
@@ -177,7 +181,7 @@ mod tests {
     fn resolved(arguments: &[&str]) -> Result<Values, String> {
         let command = add_to(Command::new("control"));
         let matches = command.get_matches_from([&["control"], arguments].concat());
-        resolve(&matches, |_| None).map_err(|error| error.to_string())
+        resolve(&matches).map_err(|error| error.to_string())
     }
 
     #[test]

@@ -2,13 +2,11 @@
 
 mod topic;
 
-use std::ffi::OsString;
 use std::time::Duration;
 
 use clap::{ArgMatches, Command};
 use moneta_net::{ClientCertificates, HostPort};
 use moneta_options::declaration::{Declaration, Opt, Section};
-use moneta_options::file::{ConfigFile, Schema};
 use moneta_options::kinds::address::AdminAddress;
 use moneta_options::kinds::numbers::{Number, Seconds, Size, Switch};
 use moneta_options::kinds::paths::File;
@@ -16,7 +14,6 @@ use moneta_options::kinds::units::{GIB, MIB, TIB};
 use moneta_options::kinds::words::{Choice, Name};
 use moneta_options::report::Refused;
 use moneta_options::section;
-use moneta_options::sources::{Environment, Flags, gather};
 use moneta_options::values::Values;
 use moneta_relay::share::SHARES_MAX;
 use moneta_relay::{Mode, Share};
@@ -38,6 +35,8 @@ use crate::options::sections::proxy::{
     NODE_REQUESTS, NODE_TIMEOUT, ZONE,
 };
 use crate::options::sections::tls::{LOGIN_FILE, TLS_CA, TLS_CERT, TLS_CLIENTS, TLS_CONNECT, TLS_CRL, TLS_KEY};
+use crate::plain_reload::{Gathered, Kind};
+use crate::set_options::SetOptions;
 
 section! {
     "Relay";
@@ -125,6 +124,7 @@ section! {
 
     /// Bytes a second that are read of all nodes together, as they cross, compressed or not; 0 sets no bound.
     RATE: Size<u64> = Opt::new("rate", Size::in_bytes(0, TIB), || 0)
+        .live()
         .when("Where the relay shares a link that it must not fill while it catches up.");
 
     /// Threads that write what one node of the other region tells. A key's changes are written by one of them.
@@ -145,6 +145,7 @@ section! {
 
     /// How far behind the relay may be and still say that it is ready.
     LAG_MAX: Seconds = Opt::new("lag_max", Seconds { min: 1, max: 31_536_000 }, || Duration::from_secs(60))
+        .live()
         .when("Shorter where something goes by its readiness.");
 
     /// Write a key a second in the other region, and measure when it is read here.
@@ -221,7 +222,7 @@ pub fn add_to(command: Command) -> Command {
 
 /// Every one of them.
 #[cfg(test)]
-pub fn options() -> impl Iterator<Item = &'static dyn Declaration> {
+fn options() -> impl Iterator<Item = &'static dyn Declaration> {
     moneta_options::declaration::options(&ALL)
 }
 
@@ -229,21 +230,25 @@ pub fn options() -> impl Iterator<Item = &'static dyn Declaration> {
 ///
 /// # Errors
 /// [`Refused`] with everything that is wrong, or that the file cannot be read.
-pub fn resolve(matches: &ArgMatches, environment: impl Fn(&str) -> Option<OsString>) -> anyhow::Result<Values> {
+pub fn resolve(matches: &ArgMatches) -> anyhow::Result<Values> {
+    Ok(gathered(matches, &SetOptions::default())?.values)
+}
+
+/// What a reload works with.
+pub const KIND: Kind = Kind { sections: &ALL, resolve: gathered };
+
+/// What is in force with what was set by hand.
+fn gathered(matches: &ArgMatches, set: &SetOptions) -> anyhow::Result<Gathered> {
     let mut refusals = Vec::new();
-    let file = match moneta_options::flags::config_file(matches) {
-        Some(path) => ConfigFile::read(path, Schema { sections: &ALL, tables: &[] }, &mut refusals)?,
-        None => ConfigFile::default(),
-    };
-    let (flags, environment) = (Flags(matches), Environment(environment));
-    let values = gather(&ALL, &[&flags, &environment, &file], &mut refusals);
+    let gathered = Gathered::read(&ALL, matches, set, &mut refusals)?;
+    let values = &gathered.values;
     if values.get(&FROM).is_none() {
         refusals.push(values.refuse(&FROM, "the topology of the other region"));
     }
     if values.get(&TO).is_none() && values.get(&THROUGH).is_none() {
         refusals.push(values.refuse(&TO, "the topology of this region"));
     }
-    refusals.extend(topic::refused(&values));
+    refusals.extend(topic::refused(values));
     if values.written(REGION.about().key).is_none() {
         refusals.push(values.refuse(&REGION, "given: the region_id of the other region's nodes and proxies"));
     }
@@ -284,7 +289,7 @@ pub fn resolve(matches: &ArgMatches, environment: impl Fn(&str) -> Option<OsStri
     if values.get(&TLS_CLIENTS) != ClientCertificates::None && !(has_certificate && has_authorities) {
         refusals.push(values.refuse(&TLS_CLIENTS, "none, unless tls_cert and tls_ca are given"));
     }
-    if refusals.is_empty() { Ok(values) } else { Err(Refused(refusals).into()) }
+    if refusals.is_empty() { Ok(gathered) } else { Err(Refused(refusals).into()) }
 }
 
 #[cfg(test)]
@@ -295,7 +300,7 @@ mod tests {
 
     pub(super) fn resolved(arguments: &[&str]) -> Result<Values, String> {
         let matches = add_to(Command::new("relay")).get_matches_from([&["relay"], arguments].concat());
-        resolve(&matches, |_| None).map_err(|error| error.to_string())
+        resolve(&matches).map_err(|error| error.to_string())
     }
 
     #[test]
