@@ -14,8 +14,9 @@ use std::thread;
 use std::time::{Duration, SystemTime};
 
 use moneta_certificates::{Authority, Issued, Wanted};
+use moneta_cluster_client::{Client, Connector, Outward, PemSource, Set, Tls, TlsConfig, Topology};
 
-use common::{Node, Process, connect, moneta, output, printed, steady_port, until};
+use common::{Node, Process, connect, moneta, output, printed, refused, steady_port, until};
 use files::Files;
 
 const ADMIN: &[&str] = &["-t", "1", "--admin", "127.0.0.1:0", "--admin-tls", "off"];
@@ -453,4 +454,51 @@ fn what_is_done_by_a_certificate_alone_is_in_the_audit_log() {
     let looked = lines().matches("\"what\":\"command\"").count();
     printed(moneta(&["config", "--from", admin]).args(known));
     assert_eq!(lines().matches("\"what\":\"command\"").count(), looked);
+}
+
+#[test]
+fn commands_and_the_rust_client_reach_nodes_over_tls_and_nothing_goes_without() {
+    let mut files = Files::new();
+    ["a", "b", "proxy"].into_iter().for_each(|name| issue(&mut files, name));
+    let [a, b] = ["a", "b"].map(|name| node(&files, name, "127.0.0.1", &[]));
+    let (from, into) = (place(&a), place(&b));
+    topology(&files, 1, &[("a", from.clone())]);
+    let shown = shown(&files);
+    let with = |arguments: &[&str]| moneta(&[arguments, &strs(&shown)].concat());
+    // The Rust client writes what the commands find.
+    let pem = |name: &str| Some(PemSource::File(files.path(name)));
+    let config = TlsConfig {
+        certificate: pem("proxy.pem"),
+        key: pem("proxy.key"),
+        authorities: pem("ca.pem"),
+        ..TlsConfig::default()
+    };
+    let connector = Connector::Tls(Tls::load(config).unwrap().connector().unwrap());
+    let outward = Outward { connector, ..Outward::default() };
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let text = std::fs::read_to_string(files.path("topology.toml")).unwrap();
+    let client = |outward: Outward| {
+        let builder = Client::builder("app").topology(Topology::from_toml(&text).unwrap()).outward(outward);
+        runtime.block_on(builder.node_timeout(Duration::from_secs(20)).connect()).unwrap()
+    };
+    let one = client(outward);
+    until("the Rust client writes", || runtime.block_on(one.set("k", "over tls", Set::default())).is_ok());
+    let stranger = client(Outward::default());
+    assert!(runtime.block_on(stranger.set("k", "in the clear", Set::default())).is_err());
+    assert!(printed(&mut with(&["get", "k", "--server", &from])).contains("over tls"));
+
+    let load = ["--requests", "500", "--keys", "100", "--connections", "2", "--threads", "1"];
+    let bench = [&["bench", "--server", &from][..], &load].concat();
+    printed(&mut with(&bench));
+    refused(&mut moneta(&bench), 1);
+
+    // What the other node lacks comes by the feed.
+    assert!(!output(&mut with(&["verify", &from, &into])).status.success());
+    let mut feed =
+        Process::start(&mut with(&["feed", &format!("notls:{}", admin(&a)), "--into", &into, "--from", "5m"]));
+    until("the feed arrives", || output(&mut with(&["get", "k", "--server", &into])).stdout.starts_with(b"over tls"));
+    until("all is there", || output(&mut with(&["verify", &from, &into])).status.success());
+    feed.signal(common::Signal::SIGTERM);
+    feed.wait();
+    refused(&mut moneta(&["verify", &from, &into]), 2);
 }

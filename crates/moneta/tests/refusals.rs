@@ -36,6 +36,7 @@ fn values_out_of_range_are_refused_by_name_value_origin_and_range() {
         (&["-b", "many"], &["backlog", "`many`", "from 1 to 65535"]),
         (&["-m", "1"], &["memory", "`1`", "from 8MiB to 16TiB", "MiB"]),
         (&["-m", "4GB"], &["memory", "`4GB`", "suffix"]),
+        (&["--admin", "0.0.0.0:0"], &["admin", "`0.0.0.0:0`", "an address of this machine alone", "admin_open"]),
         (&["-I", "1023"], &["max_item_size", "`1023`", "from 1KiB to 1GiB", "bytes"]),
         (&["-I", "40m"], &["max_item_size", "`40MiB`", "fit into memory", "64MiB (default)"]),
         (&["-a", "778"], &["unix_mask", "`778`", "octal"]),
