@@ -207,7 +207,7 @@ mod tests {
         let mut out = Vec::new();
         fleet.draw(&mut out, "default", Some(&safe::text(evil))).unwrap();
         let shown = String::from_utf8(out).unwrap();
-        assert_eq!(shown.matches("\\u{1b}").count(), 13, "{shown}");
+        assert_eq!(shown.matches("\\u{1b}").count(), 12, "{shown}");
         assert!(!shown.contains(['\u{1b}', '\r', '\u{202e}']), "{shown}");
     }
 }

@@ -70,3 +70,23 @@ fn both_nodes_end_alike_whichever_of_the_three_is_killed() {
     }
     ends_alike(source.as_ref().expect("it runs"), target.as_ref().expect("it runs"));
 }
+
+#[test]
+fn a_node_that_is_killed_while_nothing_changes_is_told_again_what_it_lost() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let (admin, socket, tier) =
+        (format!("127.0.0.1:{}", steady_port()), path("socket"), format!("{}:200m", path("target")));
+    let source = Node::run(&mut moneta(&["serve", "-p", "0", "--admin", &admin, "--cluster"]));
+    let start_target = || {
+        let listens = ["serve", "-p", "0", "--listen", "127.0.0.1", "--unix-socket", &socket, "--admin", "off"];
+        Node::run(&mut moneta(&[&listens[..], &["--cluster", "--flash", &tier]].concat()))
+    };
+    let target = start_target();
+    let _reader = feed_to(&admin, &socket, &folder.path().join("cursor"));
+    source.exchange(&some_writes(&mut Rng::with_seed(1)).repeat(3));
+    // At once: what it took is in its memory alone.
+    ends_alike(&source, &target);
+    drop(target);
+    ends_alike(&source, &start_target());
+}

@@ -231,7 +231,7 @@ impl Owner<StoreSink<Remote>> for Reader {
 
     fn reached(&mut self, mark: &Mark, sink: &mut StoreSink<Remote>) -> Result<(), PumpError> {
         self.reach(mark)?;
-        if self.summary.is_due() && self.target.as_ref().is_some_and(|target| !target.answers()) {
+        if self.summary.is_due() && self.target.as_mut().is_some_and(|target| !target.goes_on()) {
             self.summary.put_off();
             sink.note_lacks();
         }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use moneta_client::wire::blocking::{Dialogue, DialogueError};
-use moneta_client::wire::{Protocol, VALUE_LIMIT};
+use moneta_client::wire::{Answer, Protocol, Request, VALUE_LIMIT, Verb};
 use moneta_feed::apply::{AsOf, Tally};
 use moneta_feed::{Rules, StoreSink};
 use moneta_net::Address;
@@ -28,11 +28,13 @@ const TELL_EVERY: Duration = Duration::from_secs(5);
 #[derive(Clone)]
 pub(super) struct Target {
     address: Address,
+    /// The process that answered last; `None`: it does not tell.
+    process: Option<ProcessId>,
 }
 
 impl Target {
     pub(super) fn new(address: Address) -> Self {
-        Self { address }
+        Self { address, process: None }
     }
 
     pub(super) fn address(&self) -> &Address {
@@ -72,11 +74,12 @@ impl Target {
     ///
     /// # Errors
     /// If what answers is no node that takes changes.
-    pub(super) fn wait(&self) -> anyhow::Result<()> {
+    pub(super) fn wait(&mut self) -> anyhow::Result<()> {
         let mut told = None;
         loop {
             let why = match self.ask() {
-                Ok(dialogue) if dialogue.dialect().versions => {
+                Ok(mut dialogue) if dialogue.dialect().versions => {
+                    self.process = ProcessId::of(&mut dialogue);
                     if told.is_some() {
                         eprintln!("moneta feed: {} answers", self.address);
                     }
@@ -101,11 +104,26 @@ impl Target {
         Dialogue::open(&outward::of_command().to(self.address.clone()).patient(PATIENCE), Some(Protocol::Text), 0)
     }
 
-    /// Whether the node answers, which nothing else tells while nothing changes; says so if it does not.
-    pub(super) fn answers(&self) -> bool {
-        let Err(error) = self.ask() else { return true };
-        eprintln!("moneta feed: {} does not answer: {}", self.address, words(&error.to_string()));
-        false
+    /// Whether the node answers, and as the process that did so before: one that was killed has lost what it took last, and
+    /// nothing else tells that while nothing changes. Says so if not.
+    pub(super) fn goes_on(&mut self) -> bool {
+        let address = &self.address;
+        match self.ask() {
+            Ok(mut dialogue) => {
+                let now = ProcessId::of(&mut dialogue);
+                let before = self.process;
+                self.process = now.or(before);
+                let goes_on = before.zip(now).is_none_or(|(before, now)| before.is(now));
+                if !goes_on {
+                    eprintln!("moneta feed: {address} was started anew: it is told again what it may have lost");
+                }
+                goes_on
+            }
+            Err(error) => {
+                eprintln!("moneta feed: {address} does not answer: {}", words(&error.to_string()));
+                false
+            }
+        }
     }
 
     /// Refuses to write to the node that is read, by the number of its feed: each has another one.
@@ -120,6 +138,28 @@ impl Target {
             )),
             _ => Ok(()),
         }
+    }
+}
+
+/// Which process serves.
+#[derive(Clone, Copy, Debug)]
+struct ProcessId {
+    pid: u64,
+    /// When it began, in Unix seconds by its own clock.
+    since: u64,
+}
+
+impl ProcessId {
+    fn of(dialogue: &mut Dialogue) -> Option<Self> {
+        let asked = dialogue.call(&Request { verb: Verb::Statistics, key: &[], value: &[] });
+        let Ok(Answer::Statistics(statistics)) = asked else { return None };
+        let number = |wanted: &str| statistics.iter().find(|(name, _)| name == wanted)?.1.parse::<u64>().ok();
+        Some(Self { pid: number("pid")?, since: number("time")?.saturating_sub(number("uptime")?) })
+    }
+
+    /// Whether both are the same one. In a container all have one number; both times are in whole seconds.
+    fn is(self, other: Self) -> bool {
+        self.pid == other.pid && self.since.abs_diff(other.since) <= 1
     }
 }
 
