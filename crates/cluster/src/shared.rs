@@ -10,6 +10,7 @@ use parking_lot::{Mutex, RwLock};
 
 use crate::board::Posts;
 use crate::budget::Budget;
+use crate::compared::Compared;
 use crate::config::ClusterConfig;
 use crate::counters::ClusterCounters;
 use crate::cut::Cut;
@@ -86,6 +87,19 @@ pub(crate) struct ClusterShared {
 }
 
 impl ClusterShared {
+    /// The keys that may be compared now.
+    ///
+    /// # Errors
+    /// If none may: another app has nodes of this one, and keys do not tell whose they are.
+    pub(crate) fn compared(&self) -> Result<Compared<'_>, StoreError> {
+        let is_shared = !self.board.lock().other_apps(self.clock.millis()).is_empty();
+        if is_shared && self.config.prefix.is_empty() {
+            let why = "another app has nodes of this one, and keys do not tell whose they are";
+            return Err(StoreError::new(ErrorKind::Unsupported, why));
+        }
+        Ok(Compared { prefix: &self.config.prefix, others: &self.config.others, is_shared })
+    }
+
     pub(crate) fn layout(&self) -> Arc<Layout> {
         Arc::clone(&self.layout.read())
     }
