@@ -138,7 +138,7 @@ async fn job(
             section aria-labelledby="tasks" {
                 h2 id="tasks" { "Tasks" }
                 table.rows {
-                    thead { tr { th scope="col" { "task" } th scope="col" { "slot" } th scope="col" { "state" } th scope="col" { "worker" } th.number scope="col" { "term" } th scope="col" { "progress" } th scope="col" { "" } th scope="col" { "why" } } }
+                    thead { tr { th scope="col" { "task" } th scope="col" { "slot" } th scope="col" { "state" } th scope="col" { "worker" } th.number scope="col" { "term" } th scope="col" { "progress" } th scope="col" { "done" } th scope="col" { "why" } } }
                     tbody { @for task in tasks.iter().skip(at * TASKS).take(TASKS) { (task_line(task)) } }
                 }
                 (pager(&visit.here, at, pages))
