@@ -56,7 +56,10 @@ impl Plane {
     pub fn change(&self, change: &Value) {
         let control = self.control();
         let body = json!({ "why": "a test", "change": change }).to_string();
-        control.post(&control.path(["topologies", "app"]), &body).unwrap();
+        // More patient than processes are: on a machine that is busy with other tests a commit may wait for the disk.
+        let endpoint = Outward::default().to(format!("127.0.0.1:{}", self.port).parse().unwrap()).patient(PATIENCE);
+        let answer = HttpClient::new(endpoint).post(&control.path(["topologies", "app"]), &body).unwrap();
+        assert_eq!(answer.status(), 200, "{}", answer.text().unwrap_or_default());
     }
 
     pub fn topology(&self) -> Value {
