@@ -203,7 +203,7 @@ impl Kafka {
 
     /// The brokers that a client knows may be gone.
     fn forget_client(&self, client: &Arc<Client>) {
-        // Whoever connects now, puts another one in its place in any case.
+        // Another caller that connects now replaces the client too.
         let Some(mut reached) = self.reached.try_lock() else { return };
         if reached.client.as_ref().is_some_and(|kept| Arc::ptr_eq(kept, client)) {
             reached.client = None;

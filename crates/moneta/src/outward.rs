@@ -49,7 +49,7 @@ fn make(
         Some(source) => LogIn::Secret(LogInSource::load(source).context("login_file")?),
     };
     if matches!((&log_in, &connector), (LogIn::Secret(_), Connector::Plain)) {
-        tracing::warn!("the secret of login_file is sent without TLS: whoever reads the network learns it");
+        tracing::warn!("the secret of login_file is sent without TLS: the network can read it");
     }
     Ok(Outward { connector, log_in })
 }

@@ -19,7 +19,7 @@ pub struct Broker {
     folder: PathBuf,
 }
 
-/// The user whom a secured broker knows, by SCRAM and PLAIN, and its secret.
+/// The one user of a secured broker, for SCRAM and PLAIN, and its secret.
 pub const USER: (&str, &str) = ("relay", "between-us");
 
 fn java(memory: &str, arguments: &[&str]) -> Command {

@@ -56,7 +56,7 @@ fn brokers_are_believed_by_their_authority_and_asked_with_the_secret_of_a_file()
     let other = file(folder, "other.pem", second.certificate());
     let wrong = file(folder, "wrong", &format!("{user}:not-{secret}"));
     let later_wrong = file(folder, "later_wrong", &format!("{user}:not-{secret}"));
-    let stranger = file(folder, "stranger", &format!("nobody:{secret}"));
+    let stranger = file(folder, "stranger", &format!("unknown:{secret}"));
     let refused: &[(&str, Vec<&str>, &str)] = &[
         ("secret", [&trusting[..], &["--through-login-file", &wrong]].concat(), "refuse the log-in"),
         ("user", [&trusting[..], &["--through-login-file", &stranger]].concat(), "refuse the log-in"),
@@ -65,7 +65,7 @@ fn brokers_are_believed_by_their_authority_and_asked_with_the_secret_of_a_file()
             [&trusting[..], &["--through-login-file", &later_wrong, "--through-sasl", "plain"]].concat(),
             "refuse the log-in",
         ),
-        ("nobody", trusting.to_vec(), "wants TLS or a log-in"),
+        ("no log-in", trusting.to_vec(), "wants TLS or a log-in"),
         (
             "ca",
             vec!["--through", &by_tls, "--through-ca", &other, "--through-login-file", &login],

@@ -77,7 +77,7 @@ fn relays_share_partitions_by_leases_and_take_over_from_one_that_is_killed() {
         assert!(page.contains("\"gaps\":[]") && page.contains("\"unreadable\":0"), "{page}");
         relay.until("it is ready", || relay.page("/readyz").contains("\"ready\":true"));
     }
-    // One that ends in order gives its shares back; deletes cross whoever has them.
+    // A relay that ends in order releases its shares; deletes arrive through the relay that holds them then.
     readers.pop().expect("three").end();
     until("the others have its shares", || balanced(&readers));
     (0..KEYS).for_each(|number| world.regions[0].delete(&format!("key{number}")));

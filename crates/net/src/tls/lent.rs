@@ -14,7 +14,7 @@ use super::error::TlsError;
 pub struct LentTls(Arc<ClientConfig>);
 
 impl TlsConnector {
-    /// What is in force now. What was lent before stays as it was: whoever keeps it compares.
+    /// The configuration in force now. One that was lent before does not change: its holder compares both.
     ///
     /// # Errors
     /// When there is no authority to believe.

@@ -210,7 +210,7 @@ mod tests {
         let begun = [drained(), vec![share(&[1, 2], then), share(&[3], then)]].concat();
         let short = [drained(), vec![share(&[1, 2], later)]].concat();
         let whole = [drained(), vec![share(&[1, 2], later), share(&[3], later)]].concat();
-        assert!(!followed(&before(), &[begun.clone(), short]).1, "nobody has the third share");
+        assert!(!followed(&before(), &[begun.clone(), short]).1, "no relay has the third share");
         assert!(followed(&before(), &[begun, whole]).1);
     }
 

@@ -60,7 +60,7 @@ mod with_kafka {
         });
         let user = user.transpose()?;
         if tls.is_none() && user.as_ref().is_some_and(|user| user.mechanism == Mechanism::Plain) {
-            tracing::warn!("the secret of through_login_file is sent without TLS: whoever reads the network learns it");
+            tracing::warn!("the secret of through_login_file is sent without TLS: the network can read it");
         }
         Ok(Access { tls, user })
     }
