@@ -65,7 +65,7 @@ fn brokers_are_believed_by_their_authority_and_asked_with_the_secret_of_a_file()
             [&trusting[..], &["--through-login-file", &later_wrong, "--through-sasl", "plain"]].concat(),
             "refuse the log-in",
         ),
-        ("no log-in", trusting.to_vec(), "wants TLS or a log-in"),
+        ("none", trusting.to_vec(), "wants TLS or a log-in"),
         (
             "ca",
             vec!["--through", &by_tls, "--through-ca", &other, "--through-login-file", &login],
