@@ -6,34 +6,13 @@ use moneta_options::values::Values;
 use moneta_relay::Mode;
 
 use super::{
-    COMPRESS, COPY, FLUSH, MODE, PATIENCE, PROBE, RATE, REPAIR, SHARE, SHARES, THROUGH, THROUGH_CA, THROUGH_LOGIN_FILE,
-    THROUGH_SASL, TO, WORKERS,
-};
-use crate::options::sections::cluster::{MAX_CLOCK_SKEW, WRITER_ID};
-use crate::options::sections::proxy::{
-    ACK, EJECT_AFTER, EJECT_SHARE, EJECT_SLOW, HINT_DIR, HINT_MEMORY, HINT_RATE, NODE_BUFFER, NODE_CONNECTIONS,
-    NODE_REQUESTS, NODE_TIMEOUT,
+    COMPRESS, COPY, FLUSH, MODE, OF_CLUSTER, PATIENCE, PROBE, RATE, REPAIR, SHARE, SHARES, THROUGH, THROUGH_CA,
+    THROUGH_LOGIN_FILE, THROUGH_SASL, TO, WORKERS,
 };
 use crate::options::sections::tls::TLS_CA;
 
-/// What is about the cluster that is written to, which a relay that writes a topic has not.
-static OF_TARGET: [&dyn Declaration; 15] = [
-    &WORKERS,
-    &REPAIR,
-    &ACK,
-    &NODE_TIMEOUT,
-    &NODE_CONNECTIONS,
-    &NODE_REQUESTS,
-    &NODE_BUFFER,
-    &EJECT_AFTER,
-    &EJECT_SLOW,
-    &EJECT_SHARE,
-    &HINT_DIR,
-    &HINT_MEMORY,
-    &HINT_RATE,
-    &MAX_CLOCK_SKEW,
-    &WRITER_ID,
-];
+/// What the relay is, of the options of [`OF_CLUSTER`]: the others are about writing to a cluster.
+const OF_ITSELF: [&str; 4] = ["app", "zone", "control", "env"];
 /// What is about brokers.
 static OF_BROKERS: [&dyn Declaration; 3] = [&THROUGH_CA, &THROUGH_LOGIN_FILE, &THROUGH_SASL];
 /// What is about reading nodes, or about writing a topic.
@@ -92,7 +71,9 @@ pub(super) fn refused(values: &Values) -> Vec<Refusal> {
             "left out where a topic is written: it has all flushes, and who reads it says what becomes of them",
         );
     }
-    for option in OF_TARGET.into_iter().filter(|option| values.is_set(*option)) {
+    let of_target = OF_CLUSTER.options.iter().copied().filter(|option| !OF_ITSELF.contains(&option.about().key));
+    let of_target = [&WORKERS as &dyn Declaration, &REPAIR].into_iter().chain(of_target);
+    for option in of_target.filter(|option| values.is_set(*option)) {
         refuse(option, "left out where a topic is written: there is no cluster to write to");
     }
     refusals
