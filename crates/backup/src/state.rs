@@ -35,6 +35,7 @@ const FILES_AGAIN: u64 = 64;
 const TIMES: u32 = 3;
 /// Bytes that wait for each file.
 const BUFFER: usize = 64 << 10;
+
 /// What a slot held at a restore point.
 pub struct State {
     parts: Vec<Dealt>,
