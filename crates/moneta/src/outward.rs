@@ -54,8 +54,8 @@ fn make(
     Ok(Outward { connector, log_in })
 }
 
-/// Reads the log-in again when its file changes, until the task is told to stop or the process ends; a reload of the options reads it
-/// too.
+/// Reads the log-in again when its file changes, until the task is told to stop or the process ends; a reload of the options reads
+/// it too.
 ///
 /// # Errors
 /// If the system has no thread for it.
