@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::error::Refusal;
 use crate::leases::Moment;
 use crate::record::Record;
 use crate::state::Environment;
@@ -67,6 +68,31 @@ pub(crate) fn claim(environment: &Environment, app: &Arc<str>, id: &str, record:
         (_, Some(held)) => Claim::Doubtful { address: held.clone() },
         (_, None) => Claim::Free,
     }
+}
+
+/// Gives each slot that nobody holds to the instance that wants it and is here; of several to the one that is so for longest. So a
+/// topology that is made anew names its nodes at once, and no proxy is told of slots without any until each has registered again.
+///
+/// # Errors
+/// None that can come to pass: the slots are those of the document.
+pub(crate) fn fill(
+    document: &mut Document,
+    environment: &Environment,
+    app: &Arc<str>,
+    now: Moment,
+) -> Result<(), Refusal> {
+    let Some(of) = environment.apps.get(app) else { return Ok(()) };
+    let recorded = of.instances.iter().filter_map(|(id, known)| Some((id, &known.record.as_ref()?.1)));
+    let mut wanting: Vec<_> = recorded.filter(|(id, _)| environment.is_here(app, id, now)).collect();
+    wanting.sort_by_key(|(id, record)| (record.since, Arc::clone(id)));
+    for (id, record) in wanting {
+        let (Some(place), Some(address)) = (record.wanted(), record.address()) else { continue };
+        let is_vacant = wanted(document, record).is_some_and(|slot| slot.holder.is_none() && slot.address.is_none());
+        if is_vacant && !document.holds(id) {
+            document.hold(place, Some(id), address, record.admin())?;
+        }
+    }
+    Ok(())
 }
 
 /// The slot that a record wants, if the document has it.

@@ -9,6 +9,7 @@ use crate::control::Control;
 use crate::error::Refusal;
 use crate::instances::{act, put_topology};
 use crate::names;
+use crate::slots;
 use crate::state::State;
 use crate::topology::{Change, Document, Found, Order};
 
@@ -25,6 +26,7 @@ impl Control {
             _ => None,
         };
         let (of, name) = (environment.to_owned(), app.to_owned());
+        let shared = Arc::clone(&self.shared);
         let plan = move |state: &State| {
             let environment = state.environment(&of);
             if environment.is_none() && state.environment_count() >= crate::state::ENVIRONMENTS_MAX {
@@ -42,7 +44,10 @@ impl Control {
                 _ => None,
             };
             let found = Found { instance, earlier: earlier.clone() };
-            let after = order.change.apply(before.map(|(_, document)| &**document), found)?;
+            let mut after = order.change.apply(before.map(|(_, document)| &**document), found)?;
+            if let Some(environment) = environment {
+                slots::fill(&mut after, environment, &name.as_str().into(), shared.now())?;
+            }
             let mut draft = Draft {
                 act: Act {
                     what: order.change.name().into(),

@@ -149,6 +149,11 @@ impl Document {
         self.replica_mut(replica)?.slots.iter_mut().find(|known| known.slot == slot).ok_or_else(missing)
     }
 
+    /// Whether an instance holds a slot.
+    pub fn holds(&self, id: &str) -> bool {
+        self.replicas.iter().flat_map(|replica| &replica.slots).any(|slot| slot.holder.as_deref() == Some(id))
+    }
+
     /// Gives a slot to an instance, which serves at these addresses. It keeps its name, so no key moves. An instance, and an address,
     /// is in one slot: others that have it are left without.
     ///

@@ -147,22 +147,28 @@ fn a_backup_that_is_taken_while_it_serves_makes_another_ledger() {
     control.end();
 }
 
+/// A control plane on a folder in which no file may grow by more than so many KiB, as on a disk that is almost full.
+pub fn limited(folder: &Path, room: u64) -> Control {
+    let longest = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().metadata().unwrap().len()).max().unwrap();
+    // A signal that would end the process is ignored.
+    let limited = format!("trap '' XFSZ; ulimit -f {}; exec \"$@\"", longest.div_ceil(1_024) + room);
+    let data = folder.display().to_string();
+    let plain = moneta(&["control", "--listen", "127.0.0.1:0", "--renew-every", "1", "--data", &data]);
+    let mut command = moneta_testkit::process::clean("bash");
+    command.args(["-c", &limited, "bash"]).arg(plain.get_program()).args(plain.get_args());
+    let control = Control::run(&mut command);
+    control.until_ready();
+    control
+}
+
 #[test]
 fn on_a_full_disk_changes_fail_and_everything_else_goes_on() {
     let folder = tempfile::tempdir().unwrap();
     let control = Control::start(folder.path(), &[]);
     create(&control);
     control.good("PUT", "/v1/default/instances/feed/i", &json!({ "kind": "other", "renew_every_s": 300 }));
-    let room =
-        fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().metadata().unwrap().len()).max().unwrap();
     control.end();
-    // No file may become longer than about this: a signal that would end the process is ignored, as on a disk that is full.
-    let limited = format!("trap '' XFSZ; ulimit -f {}; exec \"$@\"", room.div_ceil(1_024) + 64);
-    let plain = moneta(&["control", "--listen", "127.0.0.1:0", "--data", folder.path().to_str().unwrap()]);
-    let mut command = moneta_testkit::process::clean("bash");
-    command.args(["-c", &limited, "bash"]).arg(plain.get_program()).args(plain.get_args());
-    let control = Control::run(&mut command);
-    control.until_ready();
+    let control = limited(folder.path(), 64);
     let filler = "x".repeat(15_000);
     let record = |number: u64| {
         json!({ "kind": "other", "renew_every_s": 300, "metadata": { "x": filler, "n": number } }).to_string()

@@ -1,6 +1,7 @@
 //! What clients of running proxies see on bad days of the control plane: nothing. Without it nodes and proxies go on with what they
 //! know; with a wrong wall clock nothing that they are told changes.
 
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::sleep;
 use std::time::Duration;
@@ -14,6 +15,10 @@ use crate::ends::{fleet, load, page, state_at};
 use crate::etcd::Etcd;
 use crate::support::{Answering, Control, Over, try_ask};
 
+mod by_etcd;
+mod by_ledger;
+
+const TOPOLOGY: &str = "/v1/default/topologies/app";
 pub const ZONES: [&str; 3] = ["a", "b", "c"];
 const DAY: i64 = 86_400;
 
@@ -29,6 +34,11 @@ pub fn member_at(etcd: &str) -> Control {
     control
 }
 
+/// Where members are, as `--control` takes it.
+pub fn urls(members: &[Control]) -> String {
+    members.iter().map(|member| format!("http://{}", member.address)).collect::<Vec<_>>().join(",")
+}
+
 /// Arguments of a process of the app, which follows these members.
 fn linked(urls: &str, zone: &str) -> Vec<String> {
     ["--control", urls, "--app", "app", "--zone", zone].map(str::to_owned).into()
@@ -41,7 +51,7 @@ pub fn node(urls: &str, zone: &str, clock: impl FnOnce(&mut std::process::Comman
 }
 
 /// A proxy in zone `a`, and its admin port.
-pub fn proxy(urls: &str, clock: impl FnOnce(&mut std::process::Command)) -> (Node, std::net::SocketAddr) {
+pub fn proxy(urls: &str, clock: impl FnOnce(&mut std::process::Command)) -> (Node, SocketAddr) {
     let admin = format!("127.0.0.1:{}", steady_port());
     let mut command = moneta(&["proxy", "-p", "0", "--admin", &admin, "--topology", "control:app"]);
     // On a machine that is busy with other tests a node that answers late is no fault of the control plane.
@@ -51,8 +61,54 @@ pub fn proxy(urls: &str, clock: impl FnOnce(&mut std::process::Command)) -> (Nod
 }
 
 /// So many nodes are up, as a proxy sees it.
-pub fn all_up(admin: std::net::SocketAddr, nodes: &[Node]) -> bool {
+pub fn all_up(admin: SocketAddr, nodes: &[Node]) -> bool {
     nodes.iter().all(|node| state_at(admin, node.address()).is_some_and(|one| one["state"] == "up"))
+}
+
+/// A node in each zone, and a proxy, of an app that this makes.
+pub struct Fleet {
+    pub nodes: [Node; 3],
+    pub proxy: Node,
+    pub admin: SocketAddr,
+}
+
+impl Fleet {
+    /// They follow the members at `urls`, of which this is one.
+    pub fn start(control: &Control, urls: &str) -> Self {
+        fleet(control, &ZONES);
+        let nodes = ZONES.map(|zone| node(urls, zone, |_| {}));
+        let (proxy, admin) = proxy(urls, |_| {});
+        let fleet = Self { nodes, proxy, admin };
+        until("the proxy asks all nodes", || fleet.is_up());
+        fleet
+    }
+
+    /// The proxy asks all nodes.
+    pub fn is_up(&self) -> bool {
+        all_up(self.admin, &self.nodes)
+    }
+
+    /// Makes a change, and waits until the proxy has it.
+    pub fn hears_of(&self, control: &Control, weight: u64) {
+        let change = json!({ "change": { "weight": { "replica": "a", "slot": "a0", "weight": weight } } });
+        let mut epoch = None;
+        until("a change is made", || {
+            let made = try_ask(control.address, "POST", TOPOLOGY, "", &change.to_string());
+            // One of which the answer was lost is made all the same, and refused again as it changes nothing.
+            let is_made = made.is_some_and(|(status, _)| status == 200 || status == 409);
+            epoch = page(control.address, TOPOLOGY).and_then(|page| page["epoch"].as_u64());
+            is_made && epoch.is_some()
+        });
+        until("the proxy hears of it", || {
+            page(self.admin, "/proxy").and_then(|page| page["apps"][0]["epoch"].as_u64()) >= epoch
+        });
+    }
+}
+
+/// Nobody was taken to be away.
+pub fn none_was_away(control: &Control) {
+    let acts = control.good("GET", "/v1/default/audit?limit=1000", &Value::Null);
+    assert!(!acts["acts"].as_array().unwrap().iter().any(|act| act["what"] == "away"), "{acts}");
 }
 
 /// What instances are at a control plane: those that are away, and all.
@@ -87,16 +143,11 @@ pub fn clients_see_nothing(proxy: &Node, days: impl FnOnce(&dyn Fn(u64))) {
 fn without_etcd(gone: Duration) {
     let mut etcd = Etcd::start(1);
     let mut members = [member(&etcd), member(&etcd)];
-    fleet(&members[0], &ZONES);
-    let places: Vec<String> = members.iter().map(|member| format!("http://{}", member.address)).collect();
-    let urls = places.join(",");
-    let nodes = ZONES.map(|zone| node(&urls, zone, |_| {}));
-    let (proxy, admin) = proxy(&urls, |_| {});
-    until("the proxy asks all nodes", || all_up(admin, &nodes));
+    let fleet = Fleet::start(&members[0], &urls(&members));
     let status = |control: &Control| {
         try_ask(control.address, "GET", "/v1/default/instances", "", "").map_or(0, |(status, _)| status)
     };
-    clients_see_nothing(&proxy, |more| {
+    clients_see_nothing(&fleet.proxy, |more| {
         etcd.signal(0, Signal::SIGSTOP);
         until("members refuse", || members.iter().all(|member| status(member) == 503));
         sleep(gone);
@@ -110,19 +161,15 @@ fn without_etcd(gone: Duration) {
         // A topology that is known is enough to go on; a control plane that is gone as well changes nothing.
         members[0].kill();
         more(100);
-        assert!(all_up(admin, &nodes), "the proxy goes on with all nodes");
+        assert!(fleet.is_up(), "the proxy goes on with all nodes");
         etcd.begin(0);
         until("the other member is in step again", || status(&members[1]) == 200);
         until("no instance is away", || away(&members[1]) == (0, 4));
         // And it is followed again: a change arrives.
-        members[1].good("POST", "/v1/default/topologies/app", &json!({ "change": { "drain": { "zone": "b" } } }));
-        until("the proxy hears of the drain", || {
-            page(admin, "/proxy").is_some_and(|page| page["apps"][0]["epoch"].as_u64() > Some(4))
-        });
+        fleet.hears_of(&members[1], 7);
         more(100);
     });
-    let acts = members[1].good("GET", "/v1/default/audit?limit=1000", &Value::Null);
-    assert!(!acts["acts"].as_array().unwrap().iter().any(|act| act["what"] == "away"), "{acts}");
+    none_was_away(&members[1]);
     let [_, other] = members;
     other.end();
 }
@@ -191,18 +238,14 @@ fn a_wall_clock_that_is_a_day_off_makes_nobody_away_and_clients_see_no_error() {
 fn half_of_all_fall_silent_at_once_and_clients_see_no_error() {
     let folder = tempfile::tempdir().unwrap();
     let control = Control::start(folder.path(), &[]);
-    fleet(&control, &ZONES);
-    let urls = format!("http://{}", control.address);
-    let nodes = ZONES.map(|zone| node(&urls, zone, |_| {}));
-    let (proxy, admin) = proxy(&urls, |_| {});
-    until("the proxy asks all nodes", || all_up(admin, &nodes));
+    let fleet = Fleet::start(&control, &format!("http://{}", control.address));
     // Alive, but not one renewal comes.
     let silent: Vec<Answering> = (0..4).map(|_| Answering::start()).collect();
     for (number, one) in silent.iter().enumerate() {
         let record = json!({ "kind": "other", "renew_every_s": 1, "addresses": { "cache": one.address } });
         control.good("PUT", &format!("/v1/default/instances/app/silent-{number}"), &record);
     }
-    clients_see_nothing(&proxy, |more| {
+    clients_see_nothing(&fleet.proxy, |more| {
         let is_protected =
             || page(control.address, "/v1/default/status").is_some_and(|page| page["protection"] == true);
         until("too many renewals are missing", is_protected);
@@ -212,7 +255,7 @@ fn half_of_all_fall_silent_at_once_and_clients_see_no_error() {
             more(10);
             assert_eq!(away(&control), (0, 8));
         }
-        assert!(all_up(admin, &nodes));
+        assert!(fleet.is_up());
     });
     control.end();
 }

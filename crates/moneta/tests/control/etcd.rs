@@ -5,7 +5,7 @@ use std::process::Command;
 use moneta_testkit::process::{Process, clean};
 use tempfile::TempDir;
 
-use crate::common::{Signal, steady_port, until};
+use crate::common::{Signal, printed, steady_port, until};
 
 /// One member: its ports for clients and for the others.
 struct Place {
@@ -96,16 +96,29 @@ impl Etcd {
     /// The member that leads, if one that runs says so.
     pub fn leader(&self) -> Option<usize> {
         (0..self.places.len()).filter(|member| self.processes[*member].is_some()).find(|member| {
-            let place = format!("http://127.0.0.1:{}", self.places[*member].client);
-            let mut command = Command::new("etcdctl");
-            command.env("ETCDCTL_API", "3").args(["--endpoints", &place, "--command-timeout", "2s"]);
-            let Ok(output) = command.args(["endpoint", "status", "-w", "fields"]).output() else { return false };
-            let text = String::from_utf8_lossy(&output.stdout).into_owned();
-            let field = |name: &str| {
-                let line = text.lines().find(|line| line.starts_with(&format!("\"{name}\"")))?;
-                Some(line.split_once(':')?.1.trim().to_owned())
-            };
-            field("MemberID").is_some_and(|own| field("Leader") == Some(own))
+            let own = self.status(*member, "MemberID");
+            own.is_some() && own == self.status(*member, "Leader")
         })
+    }
+
+    /// Forgets what was overwritten up to now.
+    pub fn compact(&self) {
+        let revision = self.status(0, "Revision").expect("it has one");
+        printed(self.ask(0).args(["compaction", &revision]));
+    }
+
+    fn ask(&self, member: usize) -> Command {
+        let mut command = Command::new("etcdctl");
+        let place = format!("http://127.0.0.1:{}", self.places[member].client);
+        command.env("ETCDCTL_API", "3").args(["--endpoints", &place, "--command-timeout", "2s"]);
+        command
+    }
+
+    /// A field of what a member says of itself, if it says something.
+    fn status(&self, member: usize, name: &str) -> Option<String> {
+        let output = self.ask(member).args(["endpoint", "status", "-w", "fields"]).output().ok()?;
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let line = text.lines().find(|line| line.starts_with(&format!("\"{name}\"")))?;
+        Some(line.split_once(':')?.1.trim().to_owned())
     }
 }

@@ -1,71 +1,13 @@
 //! A store that keeps a delete from one of those who follow it, as etcd 3.4 has done: the delete reaches all others. Without the
 //! comparison with the store that member shows the instance for ever, and so do the proxies that follow it.
 
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::thread;
-
 use serde_json::{Value, json};
 
+use crate::clients::{Fleet, clients_see_nothing};
 use crate::common::{moneta, until};
 use crate::etcd::Etcd;
 use crate::support::{Control, try_ask};
-
-/// What a delete is about, and what it is changed into on its way: another key of the same length, which is nowhere.
-const LOST: &[u8] = b"instances/feed/lost-one";
-const OTHER: &[u8] = b"instances/feed/lost-two";
-
-/// A way to etcd that changes the key in what it says, while told to.
-struct Forgetful {
-    address: SocketAddr,
-    is_armed: Arc<AtomicBool>,
-    changed: Arc<AtomicUsize>,
-}
-
-impl Forgetful {
-    fn start(to: SocketAddr) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap();
-        let (is_armed, changed) = (Arc::<AtomicBool>::default(), Arc::<AtomicUsize>::default());
-        let (armed, counted) = (Arc::clone(&is_armed), Arc::clone(&changed));
-        thread::spawn(move || {
-            for client in listener.incoming().flatten() {
-                let Ok(server) = TcpStream::connect(to) else { continue };
-                let (mut asks, mut asked) = (client.try_clone().unwrap(), server.try_clone().unwrap());
-                thread::spawn(move || {
-                    let _ = std::io::copy(&mut asks, &mut asked);
-                    let _ = asked.shutdown(std::net::Shutdown::Write);
-                });
-                let (armed, counted) = (Arc::clone(&armed), Arc::clone(&counted));
-                thread::spawn(move || pass(server, client, &armed, &counted));
-            }
-        });
-        Self { address, is_armed, changed }
-    }
-}
-
-/// Passes on what etcd says.
-fn pass(mut from: TcpStream, mut to: TcpStream, is_armed: &AtomicBool, changed: &AtomicUsize) {
-    let (mut held, mut piece) = (Vec::new(), [0; 16 << 10]);
-    while let Ok(read @ 1..) = from.read(&mut piece) {
-        held.extend_from_slice(&piece[..read]);
-        if is_armed.load(Ordering::SeqCst) {
-            while let Some(at) = held.windows(LOST.len()).position(|window| window == LOST) {
-                held[at..at + LOST.len()].copy_from_slice(OTHER);
-                changed.fetch_add(1, Ordering::SeqCst);
-            }
-        }
-        // The begin of a key at the end waits for its rest.
-        let kept = (1..LOST.len()).rev().find(|&length| held.ends_with(&LOST[..length])).unwrap_or(0);
-        let passed: Vec<u8> = held.drain(..held.len() - kept).collect();
-        if to.write_all(&passed).is_err() {
-            break;
-        }
-    }
-    let _ = to.shutdown(std::net::Shutdown::Both);
-}
+use crate::way::Way;
 
 fn start(urls: &str, compare_every: &str) -> Control {
     let control = Control::run(&mut moneta(&[
@@ -82,11 +24,11 @@ fn start(urls: &str, compare_every: &str) -> Control {
 }
 
 fn names(control: &Control) -> Vec<String> {
-    let page = control.good("GET", "/v1/default/instances", &Value::Null);
+    let page = control.good("GET", "/v1/default/instances?app=feed", &Value::Null);
     page["instances"].as_array().unwrap().iter().map(|one| one["id"].as_str().unwrap().to_owned()).collect()
 }
 
-fn metric(control: &Control, name: &str) -> u64 {
+pub fn metric(control: &Control, name: &str) -> u64 {
     let (_, text) = try_ask(control.address, "GET", "/metrics", "", "").unwrap();
     let line = text.lines().find_map(|line| line.strip_prefix(&format!("moneta_fleet_{name} ")));
     line.expect("it is there").trim().parse().unwrap()
@@ -95,9 +37,9 @@ fn metric(control: &Control, name: &str) -> u64 {
 #[test]
 fn a_delete_that_etcd_kept_from_a_member_is_found_out_and_its_readers_are_told() {
     let etcd = Etcd::start(1);
-    let way = Forgetful::start(etcd.urls().trim_start_matches("http://").parse().unwrap());
+    let way = Way::to(&etcd.urls());
     // One that does not compare for now, to see that the delete is lost to it indeed.
-    let (told, blind) = (start(&etcd.urls(), "600"), start(&format!("http://{}", way.address), "600"));
+    let (told, blind) = (start(&etcd.urls(), "600"), start(&way.url(), "600"));
     for id in ["lost-one", "other"] {
         told.good(
             "PUT",
@@ -106,24 +48,28 @@ fn a_delete_that_etcd_kept_from_a_member_is_found_out_and_its_readers_are_told()
         );
     }
     until("both know both", || names(&told).len() == 2 && names(&blind).len() == 2);
-    let comparing = start(&format!("http://{}", way.address), "3");
+    let comparing = start(&way.url(), "3");
     until("the third knows them, too", || names(&comparing).len() == 2);
-    let mut feed = comparing.feed("kinds=instances");
+    let mut feed = comparing.feed("kinds=instances&app=feed");
     assert_eq!(feed.round().0.len(), 3);
-    way.is_armed.store(true, Ordering::SeqCst);
-    told.good("DELETE", "/v1/default/instances/feed/lost-one", &Value::Null);
-    until("the delete is lost to two", || way.changed.load(Ordering::SeqCst) >= 2);
-    // What comes later arrives: the member is in step, as far as it knows.
-    told.good("PUT", "/v1/default/instances/feed/later", &json!({ "kind": "other", "renew_every_s": 300 }));
-    until("what is later is known", || names(&blind).contains(&"later".to_owned()));
-    assert_eq!((names(&told), names(&blind).len()), (vec!["later".to_owned(), "other".to_owned()], 3));
-    assert_eq!(try_ask(blind.address, "GET", "/readyz", "", "").unwrap().0, 200);
-    until("the one that compares knows better", || {
-        try_ask(comparing.address, "GET", "/v1/default/instances", "", "")
-            .is_some_and(|(status, text)| status == 200 && !text.contains("lost-one"))
+    let fleet = Fleet::start(&comparing, &format!("http://{}", comparing.address));
+    clients_see_nothing(&fleet.proxy, |_| {
+        way.arm();
+        told.good("DELETE", "/v1/default/instances/feed/lost-one", &Value::Null);
+        until("the delete is lost to two", || way.changed() >= 2);
+        // What comes later arrives: the member is in step, as far as it knows.
+        told.good("PUT", "/v1/default/instances/feed/later", &json!({ "kind": "other", "renew_every_s": 300 }));
+        until("what is later is known", || names(&blind).contains(&"later".to_owned()));
+        assert_eq!((names(&told), names(&blind).len()), (vec!["later".to_owned(), "other".to_owned()], 3));
+        assert_eq!(try_ask(blind.address, "GET", "/readyz", "", "").unwrap().0, 200);
+        until("the one that compares knows better", || {
+            try_ask(comparing.address, "GET", "/v1/default/instances?app=feed", "", "")
+                .is_some_and(|(status, text)| status == 200 && !text.contains("lost-one"))
+        });
+        assert!(metric(&comparing, "differing_total") >= 1 && metric(&comparing, "resyncs_total") >= 2);
+        assert_eq!(metric(&blind, "differing_total"), 0);
+        assert!(fleet.is_up());
     });
-    assert!(metric(&comparing, "differing_total") >= 1 && metric(&comparing, "resyncs_total") >= 2);
-    assert_eq!(metric(&blind, "differing_total"), 0);
     // Its readers: a list that begins anew, without what is gone; or the end of the feed, and then that list.
     let mut lists = Vec::new();
     while let Some(event) = feed.next() {
@@ -138,7 +84,7 @@ fn a_delete_that_etcd_kept_from_a_member_is_found_out_and_its_readers_are_told()
         }
     }
     let last = lists.pop().unwrap_or_else(|| {
-        let (events, _) = comparing.feed("kinds=instances").round();
+        let (events, _) = comparing.feed("kinds=instances&app=feed").round();
         events.iter().filter_map(|event| Some(event["put"]["key"].as_str()?.to_owned())).collect()
     });
     assert_eq!(last.len(), 2, "{last:?}");

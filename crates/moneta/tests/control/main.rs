@@ -24,3 +24,4 @@ mod strangers;
 mod stuck;
 mod support;
 mod topologies;
+mod way;

@@ -7,9 +7,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::clients::{ZONES, all_up, clients_see_nothing, member_at, node, proxy};
+use crate::clients::{Fleet, ZONES, clients_see_nothing, member_at, none_was_away, urls};
 use crate::common::{Signal, until};
-use crate::ends::fleet;
 use crate::etcd::Etcd;
 use crate::support::{Control, Over, try_ask};
 
@@ -66,12 +65,7 @@ fn stuck(file: Option<&str>) {
     let mut etcd = Etcd::start(3);
     let mut leader = etcd.leader().expect("one leads");
     let members = [0, 1].map(|_| member_at(&etcd.urls_from(leader)));
-    fleet(&members[0], &ZONES);
-    let places: Vec<String> = members.iter().map(|member| format!("http://{}", member.address)).collect();
-    let urls = places.join(",");
-    let nodes = ZONES.map(|zone| node(&urls, zone, |_| {}));
-    let (proxy, admin) = proxy(&urls, |_| {});
-    until("the proxy asks all nodes", || all_up(admin, &nodes));
+    let fleet = Fleet::start(&members[0], &urls(&members));
     let instances = |member: &Control| {
         member.good("GET", "/v1/default/instances", &Value::Null)["instances"].as_array().map_or(0, Vec::len)
     };
@@ -79,7 +73,7 @@ fn stuck(file: Option<&str>) {
     let (told, number, is_over) = ([Told::default(), Told::default()], AtomicU64::new(2), AtomicBool::new(false));
     let epoch = |member: &Control| member.good("GET", TOPOLOGY, &Value::Null)["epoch"].as_u64().unwrap();
     let before = epoch(&members[0]);
-    clients_see_nothing(&proxy, |more| {
+    clients_see_nothing(&fleet.proxy, |more| {
         std::thread::scope(|scope| {
             let _over = Over(&is_over);
             let asking: Vec<_> = members
@@ -123,8 +117,7 @@ fn stuck(file: Option<&str>) {
         "{last}: {acknowledged}, {refused}"
     );
     until("both have it", || epoch(&members[1]) == last);
-    let acts = members[0].good("GET", "/v1/default/audit?limit=1000", &Value::Null);
-    assert!(!acts.to_string().contains("\"away\""), "nothing was away: {acts}");
+    none_was_away(&members[0]);
     members.into_iter().for_each(Control::end);
 }
 

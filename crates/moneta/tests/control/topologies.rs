@@ -130,6 +130,28 @@ fn a_slot_of_a_dead_holder_is_a_claimant_s_soon() {
 }
 
 #[test]
+fn a_topology_that_is_made_names_the_instances_that_are_there_already() {
+    let folder = tempfile::tempdir().unwrap();
+    let control = Control::start(folder.path(), &[]);
+    let answering: Vec<Answering> = (0..3).map(|_| Answering::start()).collect();
+    // Two want one slot: the one that came first has it. Who is of another slot has none.
+    for (id, at, slot) in [("z", 0, "a0"), ("b", 1, "a0"), ("c", 2, "a7")] {
+        assert_eq!(put(&control, id, &answering[at].address, slot)["slot"], Value::Null);
+        std::thread::sleep(std::time::Duration::from_millis(2));
+    }
+    create(&control);
+    let held = slot(&control, "a0");
+    assert_eq!((&held["holder"], &held["address"]), (&json!("z"), &json!(answering[0].address)));
+    assert_eq!(slot(&control, "a1")["holder"], Value::Null);
+    assert_eq!(control.good("GET", TOPOLOGY, &Value::Null)["epoch"], 1);
+    assert_eq!((&renew(&control, "z")["slot"], &renew(&control, "b")["slot"]), (&json!("held"), &json!("spare")));
+    let slots = json!({ "slots": { "replica": "a1", "slots": ["a0", "a1", "a7"] } });
+    control.good("POST", TOPOLOGY, &json!({ "change": slots }));
+    assert_eq!(slot(&control, "a7")["holder"], "c");
+    control.end();
+}
+
+#[test]
 fn an_operator_changes_a_topology_by_commands() {
     let folder = tempfile::tempdir().unwrap();
     let control = Control::start(&folder.path().join("data"), &[]);
