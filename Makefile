@@ -48,7 +48,7 @@ SCRIPTS := .ci/run $(wildcard scripts/*.sh) fuzz/run.sh deploy/split/run.sh depl
 # $(call needs,FOR): `make setup`, where something is missing.
 needs = @scripts/setup.sh --check $(1) || $(MAKE) --no-print-directory setup FOR="$(1)"
 
-.PHONY: help setup run cluster install release-build deb image release test-packages first-hour docs test-monitoring test-helm build test test-engines test-zones test-regions measure-regions measure-bulk measure-repair test-control measure-fleet test-warm hostile test-mixed test-mixed-control test-stores test-kafka bulk-days test-python test-clients test-tls test-console console-pages test-go test-java lint fuzz crash miri bench microbench
+.PHONY: help setup run cluster install release-build deb image release test-packages first-hour docs test-monitoring test-helm build test test-engines test-zones test-regions measure-regions measure-bulk measure-repair test-control test-etcd measure-fleet test-warm hostile test-mixed test-mixed-control test-stores test-kafka bulk-days test-python test-clients test-tls test-console console-pages test-go test-java lint fuzz crash miri bench microbench
 
 help:
 	@echo 'make setup         install what tests and lint need; FOR=clients for Go and Java. The others call it where something is missing'
@@ -60,6 +60,7 @@ help:
 	@echo 'make test-engines  the engines on RocksDB and LMDB in a node; compiles RocksDB, 20 minutes on two cores'
 	@echo 'make test-zones    a cluster in network namespaces whose nodes and zones fail; a minute'
 	@echo 'make test-control  a control plane on etcd whose leaders and members are killed and stopped; minutes'
+	@echo 'make test-etcd     the same on etcd 3.5, which it builds with Go; minutes'
 	@echo 'make measure-fleet what clients see while a replica is added, a zone drained, a node replaced, a property rolled out; three minutes'
 	@echo 'make test-regions  two regions whose relays, copies and links fail; some minutes'
 	@echo 'make test-warm     replicas filled by jobs whose workers, sources and control plane are killed; a million rows; some minutes'
@@ -193,6 +194,12 @@ measure-fleet: build
 test-control: build
 	$(call needs,test)
 	$(CARGO) test $(TESTED) --test control -- --ignored --nocapture --test-threads 1
+
+# The ledger and the control plane on etcd 3.5, which Go builds: minutes at first.
+test-etcd: build
+	scripts/tool.sh --install etcd
+	PATH=$$(dirname "$$(scripts/tool.sh etcd)"):$$PATH $(CARGO) test $(TESTED) --test ledger --test control -- etcd members stuck forgetful
+	PATH=$$(dirname "$$(scripts/tool.sh etcd)"):$$PATH $(CARGO) test $(TESTED) --test control -- --ignored --test-threads 1 etcd leaders keeper stuck
 
 # Replicas that jobs fill while their parts fail, and a million rows that are loaded by commands that are killed.
 test-warm: build

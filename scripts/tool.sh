@@ -13,7 +13,7 @@ case "${1:-}" in
     shift
     ;;
 esac
-name=${1:?usage: $0 [--check|--install] cargo-deny|typos|python-clients|console-browser|moto|versitygw|mdbook|helm|kafka}
+name=${1:?usage: $0 [--check|--install] cargo-deny|typos|python-clients|console-browser|moto|versitygw|mdbook|helm|kafka|etcd}
 cache="${XDG_CACHE_HOME:-$HOME/.cache}/moneta"
 
 # environment FOLDER REQUIREMENTS: a Python environment with the packages that a file names
@@ -70,6 +70,15 @@ kafka)
         rm -rf "$cache/kafka"
         mvn --batch-mode --quiet --file tests/kafka/pom.xml dependency:copy-dependencies -DoutputDirectory="$program"
         cp tests/kafka/pom.xml "$cache/kafka/"
+    }
+    ;;
+etcd)
+    # The server of 3.5, beside which Debian's is older. Its modules replace each other, so it is built by one that names it.
+    program="$cache/etcd/etcd"
+    is_there() { cmp -s tests/etcd/go.sum "$cache/etcd/go.sum"; }
+    fetch() {
+        (cd tests/etcd && GOTOOLCHAIN=auto go build -ldflags '-s -w' -o "$program" .)
+        cp tests/etcd/go.sum "$cache/etcd/"
     }
     ;;
 mdbook)
