@@ -182,6 +182,7 @@ func TestWrongValuesAreRefused(t *testing.T) {
 		"an unknown kind":         {"proxy": map[string]any{"kind": "Job"}},
 		"TLS without a secret":    {"tls": map[string]any{"enabled": true}},
 		"open admin ports":        {"networkPolicy": map[string]any{"enabled": false}},
+		"an upgrade of no zone":   {"upgradeZones": []any{"d"}},
 		"machines of no zone":     {"zones": zones, "proxy": map[string]any{"kind": "DaemonSet"}},
 	}
 	for name, values := range wrong {
@@ -214,6 +215,29 @@ func TestEachProxyIsOfTheZoneOfItsMachine(t *testing.T) {
 	}
 	if len(found) != 2 || found["a"] != "topology.kubernetes.io/zone=eu-1a" || found["b"] != "topology.kubernetes.io/zone=eu-1b" {
 		t.Fatalf("%v", found)
+	}
+}
+
+// An upgrade zone by zone: those that are not named keep their pods.
+func TestAnUpgradeReplacesPodsOfTheZonesThatAreNamed(t *testing.T) {
+	objects, err := render(t, chartutil.Values{"nodesPerZone": 3, "upgradeZones": []any{"a", "c"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept := map[string]int32{}
+	for _, object := range objects {
+		decoded, _, err := codecs(t).UniversalDeserializer().Decode(object, nil, nil)
+		set, isSet := decoded.(*appsv1.StatefulSet)
+		if err != nil || !isSet {
+			continue
+		}
+		kept[set.Labels["moneta/zone"]] = 0
+		if rolling := set.Spec.UpdateStrategy.RollingUpdate; rolling != nil {
+			kept[set.Labels["moneta/zone"]] = *rolling.Partition
+		}
+	}
+	if len(kept) != 3 || kept["a"] != 0 || kept["b"] != 3 || kept["c"] != 0 {
+		t.Errorf("pods that an upgrade keeps: %v", kept)
 	}
 }
 
