@@ -18,7 +18,11 @@ const ENVIRONMENT = "default";
 // Where the cluster's processes are, as its plan says.
 const plan = readFileSync(join(process.env.MONETA_CLUSTER, "plan.toml"), "utf8");
 const control = `http://127.0.0.1:${plan.match(/^control = (\d+)$/m)[1]}`;
-const proxies = plan.split("[[processes]]").filter((part) => /proxy = true/.test(part)).map((part) => Number(part.match(/\nport = (\d+)/)[1]));
+const processes = plan.split("[[processes]]").slice(1);
+const adminOf = (part) => `http://127.0.0.1:${part.match(/\nadmin = (\d+)/)[1]}`;
+// A node, a proxy, and a relay, each with a page of its own.
+const admins = [...[false, true].map((proxy) => adminOf(processes.find((part) => part.includes(`proxy = ${proxy}`)))), process.env.MONETA_RELAY];
+const proxies = processes.filter((part) => /proxy = true/.test(part)).map((part) => Number(part.match(/\nport = (\d+)/)[1]));
 
 // Some items, and reads that go on while pages are looked at.
 const ask = (socket, text, isAll) =>
@@ -78,7 +82,7 @@ const faults = [];
 process.on("exit", () => console.error([...new Set(faults)].join("\n")));
 browser.on("request", (request) => {
   const url = request.url();
-  if (!url.startsWith(`${control}/`) && !url.startsWith("data:")) faults.push(`asks ${url}`);
+  if (![control, ...admins].some((own) => url.startsWith(`${own}/`)) && !url.startsWith("data:")) faults.push(`asks ${url}`);
 });
 browser.on("weberror", (error) => faults.push(`a script fails: ${error.error()}`));
 const page = browser.pages()[0] ?? (await browser.newPage());
@@ -230,6 +234,16 @@ await page.goto(control + link);
 await settled();
 await page.selectOption("select[name=status]", "");
 await Promise.all([page.waitForEvent("load"), page.click("button:has-text('Set')")]);
+
+// The page of each process: its numbers come, and go on coming.
+for (const [at, name] of ["a node", "a proxy", "a relay"].entries()) {
+  await page.goto(`${admins[at]}/`, { waitUntil: "load" });
+  await page.waitForFunction(() => {
+    const lines = [...document.querySelectorAll("#now polyline")];
+    return lines.length > 4 && lines.filter((line) => line.getAttribute("points")?.includes(" ")).length > 4;
+  });
+  await check(`the page of ${name}`);
+}
 
 await open("/log-in");
 await check("the log-in");

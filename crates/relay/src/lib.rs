@@ -42,6 +42,6 @@ mod worker;
 pub use config::{LagMax, Mode, RelayConfig};
 pub use leases::LeaseConfig;
 pub use metrics::{REPAIRS, metrics};
-pub use page::{PATH, route};
+pub use page::{PATH, numbers, route};
 pub use relay::{Gapped, OnGap, Relay, RelayError, Sharing};
 pub use share::Share;

@@ -2,7 +2,7 @@
 
 use std::future::ready;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
@@ -30,6 +30,37 @@ pub fn route(relay: &Arc<Relay>, more: impl Fn() -> Map<String, Value> + Send + 
         },
         relay,
     )
+}
+
+/// The numbers of the page at `/`.
+pub fn numbers(relay: &Arc<Relay>) -> Route {
+    Route::get(
+        "/vitals",
+        |State(relay): State<Arc<Relay>>| {
+            ready(([(CONTENT_TYPE, "application/json")], json!({ "tiles": relay.shared.tiles() }).to_string()))
+        },
+        Arc::clone(relay),
+    )
+}
+
+impl RelayShared {
+    /// Each with its title, its unit, and a value, or a total of which the growth is shown.
+    fn tiles(&self) -> Value {
+        let counts = &self.counts;
+        let sum = |all: &[AtomicU64]| all.iter().map(of).sum::<u64>();
+        // Nothing was read yet: there is no lag to tell.
+        let lag = (self.whole() > 0).then(|| u64::try_from(self.lag().as_millis()).unwrap_or(u64::MAX));
+        json!([
+            { "title": "lag", "unit": "ms", "value": lag },
+            { "title": "changes read", "unit": "count", "total": of(&counts.read) },
+            { "title": "bytes read", "unit": "bytes", "total": of(&counts.bytes) },
+            { "title": "changes taken", "unit": "count", "total": of(&counts.taken) },
+            { "title": "under way", "unit": "count", "value": counts.under_way() },
+            { "title": "refused", "unit": "count", "value": sum(&counts.refused) },
+            { "title": "gaps", "unit": "count", "value": sum(&counts.gaps) },
+            { "title": "other copies taken", "unit": "count", "value": of(&counts.switches) },
+        ])
+    }
 }
 
 impl Relay {

@@ -127,8 +127,8 @@ pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
         relay.close();
     });
     let of_page = repairs.clone();
-    let pages =
-        [moneta_relay::route(&relay, move || of_page.as_ref().map(|repairs| repairs.shown()).unwrap_or_default())];
+    let more = move || of_page.as_ref().map(|repairs| repairs.shown()).unwrap_or_default();
+    let pages = [moneta_relay::route(&relay, more), moneta_relay::numbers(&relay)];
     process.desk().show(Arc::<Relay>::clone(&relay) as _, pages);
     if let Some(repairs) = repairs {
         process.desk().show(repairs as _, []);

@@ -57,6 +57,9 @@ fn crosses(options: [&[&str]; 2]) {
         let page = relay.page("/relay");
         assert!(page.contains("\"gaps\":[]") && page.contains("\"copy\":\"copy0\""), "{page}");
         assert!(relay.page("/readyz").contains("\"ready\":true"), "{}", relay.page("/readyz"));
+        assert!(relay.page("/").contains("id=\"now\""), "numbers at /");
+        let numbers = relay.page("/vitals");
+        assert!(numbers.contains("{\"title\":\"gaps\",\"unit\":\"count\",\"value\":0}"), "{numbers}");
     }
 }
 

@@ -31,16 +31,31 @@
     element.textContent = text;
     return parent.appendChild(element);
   };
-  const tiles = TILES.map(([title, shown, of]) => {
-    const tile = added(place, "div", "");
-    added(tile, "span", title);
-    const number = added(tile, "b", "–");
-    const plot = tile.appendChild(document.createElementNS(SVG, "svg"));
+  const tile = ([title, shown, of]) => {
+    const box = document.createElement("div");
+    place.insertBefore(box, state);
+    added(box, "span", title);
+    const number = added(box, "b", "–");
+    const plot = box.appendChild(document.createElementNS(SVG, "svg"));
     plot.setAttribute("viewBox", `0 0 ${WIDTH} ${HEIGHT}`);
     plot.setAttribute("aria-hidden", "true");
     const line = plot.appendChild(document.createElementNS(SVG, "polyline"));
     return { shown, of, number, line, values: [] };
-  });
+  };
+  // What a process lists itself: of each a title, a unit, and a value, or a total whose growth a second is shown.
+  const UNITS = { count, bytes, ms: (number) => time(number * 1000) };
+  const listed = ({ title, unit, total }, at) => {
+    let before = null;
+    const of = (v) => {
+      const { value, total } = v.tiles[at], now = performance.now();
+      if (typeof total !== "number") return value;
+      const rate = before && total >= before.total ? (total - before.total) * 1000 / (now - before.now) : null;
+      before = { total, now };
+      return rate;
+    };
+    return [typeof total === "number" ? `${title} a second` : title, UNITS[unit], of];
+  };
+  let tiles = null;
   const state = added(place, "p", "");
   const look = async () => {
     try {
@@ -48,6 +63,7 @@
       if (!answer.ok) throw new Error(`HTTP ${answer.status}`);
       const vitals = await answer.json();
       state.textContent = "";
+      tiles = tiles || (vitals.tiles ? vitals.tiles.map(listed) : TILES).map(tile);
       for (const tile of tiles) {
         const value = tile.of(vitals);
         const is = typeof value === "number";
