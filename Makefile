@@ -198,7 +198,7 @@ test-control: build
 # The ledger and the control plane on etcd 3.5, which Go builds: minutes at first.
 test-etcd: build
 	scripts/tool.sh --install etcd
-	PATH=$$(dirname "$$(scripts/tool.sh etcd)"):$$PATH $(CARGO) test $(TESTED) --test ledger --test control -- etcd members stuck forgetful
+	PATH=$$(dirname "$$(scripts/tool.sh etcd)"):$$PATH $(CARGO) test $(TESTED) --test ledger --test control -- etcd:: members:: forgetful:: clients::
 	PATH=$$(dirname "$$(scripts/tool.sh etcd)"):$$PATH $(CARGO) test $(TESTED) --test control -- --ignored --test-threads 1 etcd leaders keeper stuck
 
 # Replicas that jobs fill while their parts fail, and a million rows that are loaded by commands that are killed.
