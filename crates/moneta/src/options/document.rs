@@ -26,14 +26,11 @@ An option, here `idle_timeout`, can be set in seven places; the first that has i
 7. the default
 
 `moneta config`, with the flags, environment and file of `moneta serve`, prints what would be in force and where each value came
-from; `moneta config --from HOST:PORT` what a running process has, by its admin port; `moneta config --example` a TOML file with
-every option. A value out of range, an unknown key and an unknown flag keep the process from starting; the message says what would
-be accepted.
+from; `moneta config --from HOST:PORT` what a running process has; `moneta config --example` a TOML file with every option.
 
-Sizes are in bytes, or have a suffix k, m, g or t (KiB, MiB, GiB, TiB), powers of 1024. Times are in seconds, or have a suffix s,
-m, h or d; some take ms. A switch as a flag needs no value (`--no-evict`); `--no-evict=false` turns it off. Where *reload* stands,
-a changed value takes effect on SIGHUP; where *restart* stands, it does not. What is in italics says when to change an option, or
-to what.
+Sizes are in bytes, or have a suffix k, m, g or t (powers of 1024). Times are in seconds, or have a suffix s, m, h or d; some
+take ms. A switch as a flag needs no value (`--no-evict`); `--no-evict=false` turns it off. Where *reload* stands, a changed
+value takes effect on SIGHUP. What is in italics says when to change an option, or to what.
 ";
 
 const REFERENCE_LISTENERS: &str = "
@@ -56,12 +53,10 @@ max_operations = 50000        # what its connections may do in a second, togethe
 max_bytes = \"100m\"
 ```
 
-`policy` says how requests that come through a listener are treated: `online` is interactive traffic, `batch` is bulk traffic
-that leaves the RAM tier as it is (a node with RAM only treats both alike), and that a worker serves when it has served what
-came online. Connections of a listener that has its own `max_connections` count among the node's, too, whose limit stays above
-all, but for 32 of a listener that obeys commands which the node's `admin_commands` denies; `idle_timeout = 0` never closes them,
-even where the node's would. `unix_mask` in such a table sets the permissions of that one socket, `tls_clients` whether its
-clients show certificates. A changed listener takes effect after a restart.
+`batch` is bulk traffic (ssd-tier.md); a node with RAM only treats both alike. Connections of a listener that has its own
+`max_connections` count among the node's, too, but for 32 of a listener that obeys commands which the node's `admin_commands`
+denies. `unix_mask` in such a table sets the permissions of that one socket, `tls_clients` whether its clients show certificates.
+A changed listener takes effect after a restart.
 ";
 
 const REFERENCE_APPS: &str = "
@@ -92,8 +87,7 @@ restart. What a topology says is followed at once.
 const REFERENCE_FOREIGN: &str = "
 ## Memcached's other flags
 
-Start scripts of memcached work: what they ask of the process is done, and of what sets up memcached's own engine the log says
-that it changes nothing. What cannot be had is refused.
+What start scripts ask of the process is done; what sets up memcached's own engine changes nothing, as the log says.
 
 | Flag | | Here |
 |---|---|---|
@@ -102,7 +96,7 @@ that it changes nothing. What cannot be had is refused.
 const REFERENCE_EXTENDED: &str = "
 Of `-o`, `idle_timeout=SECONDS` sets the option of that name, and with `-Z` `ssl_chain_cert` sets `tls_cert`, `ssl_key` `tls_key`,
 `ssl_ca_cert` `tls_ca`, `ssl_verify_mode` `tls_clients` (0: none, 1: ask, 2 and 3: require), and `ssl_min_version`
-`tls_min_version` (0 to 2: 1.2, 3: 1.3). These are taken, and the log says what they mean here; all others are refused:
+`tls_min_version` (0 to 2: 1.2, 3: 1.3). These are taken; all others are refused:
 
 | Name | Here |
 |---|---|

@@ -28,39 +28,39 @@ section! {
         .short('Y')
         .example("\"\"")
         .live()
-        .when("When others can reach the port. SIGHUP reads the file again; turning logins on or off needs a restart.");
+        .when("When others can reach the port. Turning log-ins on or off takes a restart.");
 
     /// SASL PLAIN on the binary protocol, for the users of --auth-file; the text protocol is refused.
     ENABLE_SASL: Switch = Opt::new("enable_sasl", Switch, || false)
         .short('S')
         .when("When clients authenticate with SASL.");
 
-    /// File of users with their secrets, certificates, rights and keys, in TOML; clients of all listeners but those with `users
-    /// = "off"` have to be one of them. `moneta user` edits it; a change is in force within two seconds.
+    /// File of users with their secrets, certificates, rights and keys, which `moneta user` edits; clients of all listeners but
+    /// those with `users = "off"` have to be one of them.
     USERS: File = Opt::new("users", File, || None)
         .example("\"\"")
         .live()
         .when("When not everybody who can connect may do everything (security.md).");
 
-    /// Let users send secrets over TCP without TLS, from other machines: by text, SASL PLAIN, or to the admin port.
+    /// Let users send secrets over TCP without TLS from other machines.
     LOGIN_IN_CLEAR: Switch = Opt::new("login_in_clear", Switch, || false)
         .when("On a network that nobody else can read.");
 
-    /// File to which each change of options and users, failed log-in, and use of `flush_all` and of commands of operators is
-    /// appended, as a line of JSON. SIGHUP opens it again.
+    /// File to which changes of options and users, failed log-ins, `flush_all` and commands of operators are appended, as lines
+    /// of JSON.
     AUDIT_LOG: File = Opt::new("audit_log", File, || None)
         .example("\"\"")
-        .when("When it has to be known later who did what.");
+        .when("When it has to be known later who did what (security.md).");
 
     /// How long a client that has to log in may take for it before it is closed; 0 sets no limit.
     LOGIN_TIMEOUT: Seconds = Opt::new("login_timeout", Seconds { min: 0, max: 3_600 }, || Duration::from_secs(10))
         .live()
-        .when("Longer where clients keep connections in a pool before they log in.");
+        .when("Longer where clients connect before they log in.");
 
     /// Log-ins that a connection may fail: with the last of them nothing more is read, and it is closed two seconds later.
     LOGIN_ATTEMPTS: Number<u32> = Opt::new("login_attempts", Number { min: 1, max: 1_000_000 }, || 5)
         .live()
-        .when("Higher where people type passwords by hand.");
+        .when("Higher where people type passwords.");
 
     /// Log-ins that one address may fail in a minute; further ones are refused unchecked; 0 sets no limit.
     LOGIN_FAILURES: Number<u32> = Opt::new("login_failures", Number { min: 0, max: 1_000_000 }, || 60)
@@ -79,8 +79,7 @@ section! {
         .live()
         .when("When no client should be able to empty the cache.");
 
-    /// Refuse to list keys (`lru_crawler metadump` and `mgdump`, and the feed, `changes`, which other nodes read when they catch
-    /// up), but to users who may replicate all keys.
+    /// Refuse to list keys (`lru_crawler metadump`, `mgdump`, and the feed, `changes`), but to users who may replicate all keys.
     DISABLE_DUMPING: Switch = Opt::new("disable_dumping", Switch, || false).short('X').live().when("When keys are secrets.");
 
     /// Refuse the `watch` command.
@@ -88,11 +87,9 @@ section! {
         .when("When keys are secrets.");
 
     /// Commands of operators that clients may give; others are refused. `dump`, which has to be named, lists keys in spite of
-    /// `disable_dumping`: for a listener that only proxies and copies reach.
-    ADMIN_COMMANDS: CommandList = Opt::new("admin_commands", CommandList, || Commands::ALL).when(
-        "none, or fewer, where clients are not operators; a [[listener]] with its own, such as a Unix socket, is \
-         then their door.",
-    );
+    /// `disable_dumping`.
+    ADMIN_COMMANDS: CommandList = Opt::new("admin_commands", CommandList, || Commands::ALL)
+        .when("none, or fewer, where clients are not operators; a [[listener]] with its own is then their door.");
 }
 
 /// Who may log in, and how.

@@ -23,31 +23,26 @@ use crate::options::sections::tiers::{Lower, StackSettings, Upper};
 section! {
     "Cluster";
 
-    /// This node is one of several copies of the same data: deletes leave tombstones, a touch that shortens a life is a new
-    /// version, and clients cannot choose CAS values (meta E).
+    /// This node is one of several copies of the same data: writes have versions, deletes leave tombstones.
     CLUSTER: Switch = Opt::new("cluster", Switch, || false)
-        .when("On all nodes whose data others hold too.");
+        .when("On all nodes whose data others hold too (versions.md).");
 
-    /// The region of this node: part of the version of every write that it makes.
+    /// The region of this node: part of the version of every write.
     REGION_ID: Number<u8> = Opt::new("region_id", Number { min: 0, max: 15 }, || 0)
         .when("Another number for each region.");
 
-    /// The writer that this process is: the last part of the versions that it makes. auto draws one at the start. That two have
-    /// the same one does no harm.
+    /// The writer that this process is: the last part of its versions. auto draws one at the start. Two may have the same.
     WRITER_ID: WriterId = Opt::new("writer_id", WriterId, || None)
         .when("Where versions should tell which process made them.");
 
-    /// Whether clients may name the versions of what they write and flush, as feeds and repairs do. auto: on a node, and on a
-    /// proxy through listeners with the policy batch.
+    /// Whether clients may name the versions of what they write and flush. auto: on a node, and on a proxy through listeners with
+    /// the policy batch.
     CLIENT_VERSIONS: Choice<Option<bool>> =
         Opt::new("client_versions", Choice(&[("auto", None), ("yes", Some(true)), ("no", Some(false))]), || None)
-            .when(
-                "yes on a proxy that a feed or a repair writes to by its ordinary port; no on a node without \
-                 --cluster.",
-            );
+            .when("yes on a proxy that a feed or a repair writes to by its ordinary port.");
 
-    /// Share of --memory, beside it, for the keys that changed last, for readers of the feed. 0: no feed. A node on an SSD
-    /// without a write budget tells from the log there, and takes none.
+    /// Share of --memory, beside it, for the keys that changed last, for readers of the feed. 0: no feed. A node that tells from
+    /// its log on SSD takes none.
     FEED_MEMORY: Share = Opt::new("feed_memory", Share { max: 50 }, || 1)
         .when("Larger where readers may be away for longer. Only with --cluster.");
 
@@ -60,39 +55,40 @@ section! {
     TOMBSTONE_TTL: Seconds = Opt::new("tombstone_ttl", Seconds { min: 1, max: 31_536_000 }, || Duration::from_secs(3600))
         .when("Longer where a copy may be cut off for longer.");
 
-    /// Where it is said which nodes hold other copies of this node's data (topology.md). A node that comes back with items on
-    /// its SSD learns from them what it has missed, before it answers reads.
+    /// Where it is said which nodes hold other copies of this node's data (topology.md). A node that comes back learns from them
+    /// what it has missed, before it answers reads.
     CATCH_UP: TopologySource = Opt::new("catch_up", TopologySource, || None)
         .when("On every node with an SSD tier that is one of several copies. Only with --cluster.");
 
-    /// The address that the topology has for this node. Without it, the one of this machine with a port that the node listens
-    /// on.
+    /// The address that the topology has for this node. Without it, the one of this machine with a port that the node listens on.
     CATCH_UP_AS: Server = Opt::new("catch_up_as", Server, || None)
         .when("Where the topology's addresses are not this machine's, as in a container.");
 
     /// After this long a node that could not learn what it has missed does what catch_up_then says.
     CATCH_UP_DEADLINE: Seconds = Opt::new("catch_up_deadline", Seconds { min: 1, max: 31_536_000 }, || Duration::from_secs(600))
-        .when("Longer where much is written and nodes are away for long.");
+        .when("Longer where nodes are away for long.");
 
-    /// What a node does that could not learn what it has missed until catch_up_deadline, while another copy answers reads:
-    /// stay-out answers none and goes on to try; serve answers. Where no other copy does both answer; /readyz says so.
+    /// What a node that could not learn what it missed by then does while another copy answers reads: stay-out answers none and
+    /// goes on to try; serve answers.
     CATCH_UP_THEN: Choice<AtDeadline> =
-        Opt::new("catch_up_then", Choice(&[("stay-out", AtDeadline::StayOut), ("serve", AtDeadline::Serve)]), || AtDeadline::StayOut)
+        Opt::new("catch_up_then", Choice(&[("stay-out", AtDeadline::StayOut), ("serve", AtDeadline::Serve)]), || {
+            AtDeadline::StayOut
+        })
             .when("serve where answers that may be old are better than reads from another zone.");
 
-    /// The replica, in the topology of catch_up, from which a node that starts empty copies the keys of its slot while it
-    /// serves; most-items: the one that has the most. Where there is a control plane, this is a job there.
+    /// The replica from which a node that starts empty copies the keys of its slot while it serves; most-items: the one that has
+    /// the most. With a control plane, this is a job there.
     FILL_FROM: Name = Opt::new("fill_from", Name, || None)
         .when("On nodes whose items go with a restart or a lost disk.");
 
-    /// Bytes a second that the copying of fill_from takes at most; less where it makes online gets slower by half.
+    /// Bytes a second that filling takes at most; less where it makes online gets slower by half.
     FILL_RATE: Size<u64> = Opt::new("fill_rate", Size::in_bytes(1, TIB), || 100 << 20)
-        .when("Higher where nodes have bandwidth and processors to spare.");
+        .when("Higher where nodes have bandwidth to spare.");
 
-    /// Memory for deletes that are remembered, 16 bytes each in tables at least half full; part of --memory. 0 takes a
-    /// hundredth of --memory.
+    /// Memory for deletes that are remembered, 16 bytes each in tables at least half full; part of --memory. 0 takes a hundredth
+    /// of it.
     TOMBSTONE_MEMORY: Size<u64> = Opt::new("tombstone_memory", Size::in_bytes(0, TIB), || 0)
-        .when("Where deletes are so many that they are forgotten before tombstone_ttl.");
+        .when("Where deletes are forgotten before tombstone_ttl.");
 }
 
 /// Bytes that the feed may take; `None`: there is none.

@@ -20,18 +20,18 @@ section! {
     "Control plane";
 
     /// Servers of the control plane (discovery.md), any of which knows all. This process registers there, and takes topologies
-    /// named `control:APP` from it. It also runs without them, with what is in state_dir.
+    /// named `control:APP` from it.
     CONTROL: ControlUrls = Opt::new("control", ControlUrls, Vec::new)
         .example("[\"https://control.example:11290\"]")
         .when("Where `moneta control` runs.");
 
     /// The environment at the control plane. Nothing in one environment sees another.
     ENV: Name = Opt::new("env", Name, || Some("default".into()))
-        .when("Where one control plane has several fleets, such as test and production.");
+        .when("Where one control plane has several fleets.");
 
     /// The replica that this node belongs to: one full copy of the app's data.
     REPLICA: Name = Opt::new("replica", Name, || None)
-        .when("On every node that is to hold a slot of a control plane's topology.");
+        .when("On nodes that are to hold a slot of a control plane's topology.");
 
     /// The slot of its replica's ring that this node is to hold. Where another process holds it, this one waits as a spare.
     SLOT: Name = Opt::new("slot", Name, || None)
@@ -41,21 +41,20 @@ section! {
     REGION: Name = Opt::new("region", Name, || None)
         .when("Where there is more than one region.");
 
-    /// Folder for this process's name at the control plane, the last good topologies, and whether it is being filled (fill_from). No
-    /// other process may use it.
+    /// Folder for this process's name at the control plane, the last good topologies, and whether it is being filled (fill_from).
+    /// No other process may use it.
     STATE_DIR: File = Opt::new("state_dir", File, || None)
         .example("\"/var/lib/moneta/state\"")
         .when(
             "With a control plane: without it a process is a new one after each start, and a proxy does not start \
-             while the control plane is away.",
+             while that is away.",
         );
 
-    /// File of options that `moneta set-option --save` has set, read at the start. Without it, `options.toml` in state_dir, if
-    /// there is one.
+    /// File of options that `moneta set-option --save` has set. Without it, `options.toml` in state_dir.
     SAVED_OPTIONS: File = Opt::new("saved_options", File, || None)
         .adjusted(|options, _| options.get(&STATE_DIR).map(|folder| folder.join(SAVED)))
         .example("\"/var/lib/moneta/options.toml\"")
-        .when("Where these are to outlast a restart, and there is no state_dir.");
+        .when("Where there is no state_dir.");
 
     /// The host that others reach this process by. Without it, the address that it listens on; if that is all of the machine's,
     /// the one that leads to the control plane.

@@ -21,83 +21,71 @@ section! {
     "SSD tier";
 
     /// Keep all items on SSD as well: a directory, file or block device, and how much of it to use; may be repeated.
-    FLASH: Devices = Opt::new("flash", Devices, Vec::new).example("[\"/var/lib/moneta:10g\"]").when(
-        "When the data is larger than RAM or must survive a restart (ssd-tier.md).",
-    );
+    FLASH: Devices = Opt::new("flash", Devices, Vec::new).example("[\"/var/lib/moneta:10g\"]")
+        .when("When the data is larger than RAM or must survive a restart (ssd-tier.md).");
 
-    /// Bytes of a region, which is written and given up as a whole: a multiple of 4 KiB, and at least four times
-    /// --max-item-size. Not set, it is larger where that is over 2 MiB; a tier that is there keeps its size, if that is enough.
+    /// Bytes of a region, which is written and given up as a whole: a multiple of 4 KiB, and at least four times --max-item-size.
+    /// Not set, it is larger where that is over 2 MiB; a tier that is there keeps its size, if that is enough.
     FLASH_REGION_SIZE: Size<usize> = Opt::new("flash_region_size", Size::in_bytes(256 * KIB, REGION_MAX), || 8 << 20)
         .adjusted(|options, default| if options.get(&FLASH).is_empty() { default } else { default.max(fitting_region(options)) })
         .when("Larger for larger values, with empty devices.");
 
-    /// Start with an empty SSD tier where the one that is there cannot be kept, as a device is missing or smaller; else such a
-    /// start is refused.
-    FLASH_START_EMPTY: Switch = Opt::new("flash_start_empty", Switch, || false).when(
-        "For one start, after a device was lost for good. Left in force, the next device that is not mounted in \
-         time costs all items.",
-    );
+    /// Start with an empty SSD tier where a device is missing or smaller; else such a start is refused.
+    FLASH_START_EMPTY: Switch = Opt::new("flash_start_empty", Switch, || false)
+        .when("For one start, after a device was lost for good.");
 
-    /// How long a write may wait in RAM before it is on its way to the device: what a crash may cost at most.
+    /// How long a write may wait in RAM before it is on its way to the device: what a crash may cost.
     FLASH_FLUSH_INTERVAL: Milliseconds =
         Opt::new("flash_flush_interval", Milliseconds { min: 10, max: 60_000 }, || Duration::from_secs(1))
-            .when("Shorter to lose less, at the price of more and smaller writes.");
+            .when("Shorter to lose less, by more and smaller writes.");
 
-    /// When a write is acknowledged: once it is in RAM (interval), or once the device has it (every-write); writes share syncs.
+    /// When a write is acknowledged: once it is in RAM (interval), or once the device has it (every-write).
     FLASH_DURABILITY: Choice<Durability> = Opt::new(
         "flash_durability",
         Choice(&[("interval", Durability::Interval), ("every-write", Durability::EveryWrite)]),
         || Durability::Interval,
     )
-    .when("every-write where not even the last flush interval may be lost.");
+    .when("every-write where not even the last interval may be lost.");
 
-    /// How long a write may wait for the devices, and a read for its device, before it fails; if a device takes no write for as
-    /// long, the tier is off until it does.
+    /// How long a write may wait for the devices, and a read for its device, before it fails; a tier that takes no write for as
+    /// long is off until it does.
     FLASH_TIMEOUT: Milliseconds =
         Opt::new("flash_timeout", Milliseconds { min: 10, max: 3_600_000 }, || Duration::from_secs(5))
             .when("Shorter where clients give up sooner; longer where bulk loads should wait.");
 
     /// How long a stop may take to write what is in RAM alone and a snapshot of the index.
     FLASH_STOP_TIMEOUT: Milliseconds =
-        Opt::new("flash_stop_timeout", Milliseconds { min: 10, max: 3_600_000 }, || Duration::from_secs(60)).when(
-            "Longer for billions of items on a slow device; with drain_timeout shorter than what the supervisor \
-             waits.",
-        );
+        Opt::new("flash_stop_timeout", Milliseconds { min: 10, max: 3_600_000 }, || Duration::from_secs(60))
+            .when("Longer for billions of items on a slow device.");
 
     /// Go round the kernel's page cache, where the file system lets it.
-    FLASH_DIRECT: Switch = Opt::new("flash_direct", Switch, || true).when(
-        "Off (--flash-direct=false) where the page cache should have RAM that --memory does not use.",
-    );
+    FLASH_DIRECT: Switch = Opt::new("flash_direct", Switch, || true)
+        .when("Off where the page cache should have RAM that --memory does not use.");
 
-    /// How requests read the devices: io_uring, a pool of threads, or auto: io_uring where the kernel allows it.
+    /// How requests read the devices; auto: io_uring where the kernel allows it.
     FLASH_IO: Choice<Io> = Opt::new(
         "flash_io",
         Choice(&[("auto", Io::Auto), ("uring", Io::Uring), ("threads", Io::Threads)]),
         || Io::Auto,
     )
-    .when("uring to refuse to start without it, threads where it is suspected of a fault.");
+    .when("uring to refuse to start without it.");
 
     /// Threads that read the devices where io_uring is not used.
     FLASH_IO_THREADS: Number<usize> = Opt::new("flash_io_threads", Number { min: 1, max: 1_024 }, || 8)
-        .when("Higher with --flash-io threads on devices that want many reads at once.");
+        .when("Higher on devices that want many reads at once.");
 
-    /// Share of the bytes written that may be lately read items carried forward out of the oldest region; 0 drops regions
-    /// whole.
-    FLASH_CARRY: Share = Opt::new("flash_carry", Share { max: 90 }, || 5).when(
-        "Higher to keep longer what is read, at the price of that much more written.",
-    );
+    /// Share of the bytes written that may be lately read items carried forward out of the oldest region.
+    FLASH_CARRY: Share = Opt::new("flash_carry", Share { max: 90 }, || 5)
+        .when("Higher to keep longer what is read, for that much more written.");
 
-    /// Memory for the index of the SSD tier: about 9.2 bytes an item, at least 64 KiB for each of its 16 to 4096 shards. At the
-    /// limit, new items push others out. 0 takes half of what --memory leaves of the machine's memory, or of its control
-    /// group's.
-    FLASH_INDEX_MEMORY: Size<u64> = Opt::new("flash_index_memory", Size::in_bytes(0, 64 * TIB), || 0).when(
-        "Where moneta_flash_index_evictions_total grows.",
-    );
+    /// Memory for the index of the SSD tier: about 9.2 bytes an item. At the limit, new items push others out. 0 takes half of
+    /// what --memory leaves of the machine's memory, or of its control group's.
+    FLASH_INDEX_MEMORY: Size<u64> = Opt::new("flash_index_memory", Size::in_bytes(0, 64 * TIB), || 0)
+        .when("Where moneta_flash_index_evictions_total grows.");
 
     /// Bytes a day that may be written to SSD; 0 sets no limit. What is over it stays in RAM alone.
-    FLASH_WRITE_BUDGET: Size<u64> = Opt::new("flash_write_budget", Size::in_bytes(0, 1_024 * TIB), || 0).when(
-        "When the load would wear the device out: its rated endurance over the days it has to last.",
-    );
+    FLASH_WRITE_BUDGET: Size<u64> = Opt::new("flash_write_budget", Size::in_bytes(0, 1_024 * TIB), || 0)
+        .when("When the load would wear the device out.");
 }
 
 /// The largest region, bytes.

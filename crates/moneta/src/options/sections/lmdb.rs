@@ -18,19 +18,19 @@ section! {
     "LMDB tier";
 
     /// Keep all items in LMDB as well, in a directory, and how large its file may become.
-    LMDB: DevicePlace = Opt::new("lmdb", DevicePlace, || None).when(
-        "When most requests are reads and the file fits into the page cache (engines.md). Only in builds with the \
-         feature `lmdb`.",
-    );
+    LMDB: DevicePlace = Opt::new("lmdb", DevicePlace, || None)
+        .when(
+            "When most requests are reads and the file fits into the page cache (engines.md). In builds with the feature \
+             `lmdb`.",
+        );
 
-    /// When a write is acknowledged: once it is committed (interval), or once the disk has it (every-write); writes share
-    /// commits.
+    /// When a write is acknowledged: once it is committed (interval), or once the disk has it (every-write).
     LMDB_DURABILITY: Choice<Durability> = Opt::new(
         "lmdb_durability",
         Choice(&[("interval", Durability::Interval), ("every-write", Durability::EveryWrite)]),
         || Durability::Interval,
     )
-    .when("every-write where the data must outlive the machine going down; under interval the tier then starts empty.");
+    .when("every-write where the data must outlive the machine going down.");
 
     /// How often what is committed is synced to the disk, and what has expired is removed.
     LMDB_FLUSH_INTERVAL: Milliseconds =

@@ -24,17 +24,14 @@ section! {
         .short('m')
         .alias("memory-limit")
         .live()
-        .when("Always in production; operating.md says how to size it.");
+        .when("Always in production (operating.md).");
 
-    /// Memory for what clients have not sent whole or not read: requests, replies, reads from SSD under way; for values over 32
-    /// MiB, the default is eight times --max-item-size.
+    /// Memory for what clients have not sent whole or not read, and reads from SSD under way; for values over 32 MiB, the default
+    /// is eight times --max-item-size.
     CLIENT_MEMORY: Size<usize> = Opt::new("client_memory", Size::in_mebibytes(16 * MIB, TIB), || 256 << 20)
         .live()
         .adjusted(|options, default| default.max(options.get(&MAX_ITEM_SIZE).saturating_mul(CLIENT_MEMORY_ITEMS)))
-        .when(
-            "Higher for very many clients with large values. When it is nearly used up, large requests are \
-             refused and connections closed (operating.md).",
-        );
+        .when("Higher for very many clients with large values (operating.md).");
 
     /// When full, refuse to store rather than evict.
     NO_EVICT: Switch = Opt::new("no_evict", Switch, || false)
@@ -48,12 +45,12 @@ section! {
         Choice(&[("adaptive", Eviction::Adaptive), ("s3-fifo", Eviction::S3Fifo)]),
         || Eviction::Adaptive,
     )
-        .when("To compare with, or to measure at a steady share.");
+        .when("To compare.");
 
     /// Largest value; a number without a suffix is in bytes.
     MAX_ITEM_SIZE: Size<usize> = Opt::new("max_item_size", Size::in_bytes(KIB, GIB), || 1 << 20)
         .short('I')
-        .when("When values are over 1 MiB. Two of them and some bookkeeping have to fit into --memory.");
+        .when("When values are over 1 MiB. Two of them have to fit into --memory.");
 }
 
 /// Least of the client memory, in largest values: a request is admitted if it takes half of what is left up to seven eighths.

@@ -23,90 +23,88 @@ section! {
         .short('p')
         .when("When 11211 is taken. (memcached's -p 0 closes TCP; here --listen '' does.)");
 
-    /// TCP addresses to listen on; may be repeated.
+    /// TCP addresses to listen on; may be repeated; an empty value: none.
     LISTEN: Addresses = Opt::new("listen", Addresses, || vec![ListenAddress { host: "127.0.0.1".into(), port: None, tls: None }])
         .short('l')
         .when(
-            "When clients are on other machines: name the interface they come through, or 0.0.0.0 and :: for all; \
-             read security.md. An empty value listens on no TCP address.",
+            "When clients are on other machines: the interface they come through, or 0.0.0.0 and :: for all \
+             (security.md).",
         );
 
     /// TCP port for bulk traffic, which leaves the RAM tier as it is, on the hosts of --listen; 0 takes a free one.
     BATCH_PORT: OptionalPort = Opt::new("batch_port", OptionalPort, || None)
         .example("11212")
-        .when("When loads, refreshes or copies run beside interactive traffic. 11212 is usual.");
+        .when("When loads or copies run beside interactive traffic. 11212 is usual.");
 
     /// Unix socket to listen on, in place of TCP unless --listen is given too.
     UNIX_SOCKET: File = Opt::new("unix_socket", File, || None)
         .short('s')
         .example("\"\"")
-        .when("When file permissions are to decide who on this machine may connect.");
+        .when("When file permissions are to decide who may connect.");
 
     /// Permissions of the Unix socket.
     UNIX_MASK: Mode = Opt::new("unix_mask", Mode, || 0o700)
         .short('a')
-        .when("When clients run as another user: 770 admits the node's group, 777 everybody.");
+        .when("When clients run as another user: 770 admits the node's group.");
 
-    /// Connections the kernel keeps waiting for each listener.
+    /// Connections the kernel keeps waiting for each listener, up to net.core.somaxconn.
     BACKLOG: Number<u32> = Opt::new("backlog", Number { min: 1, max: 65_535 }, || 1024)
         .short('b')
         .alias("listen-backlog")
-        .when("When many clients connect at once and see timeouts; the kernel caps it at net.core.somaxconn.");
+        .when("When many clients connect at once and see timeouts.");
 
     /// Most client connections at once; more are told so and closed.
     MAX_CONNECTIONS: Number<usize> = Opt::new("max_connections", Number { min: 1, max: 1_000_000 }, || 1024)
         .short('c')
         .alias("conn-limit")
         .live()
-        .when("When clients times their pool size comes near it. Each takes a file descriptor.");
+        .when("When clients times their pool size comes near it.");
 
-    /// Operations a second of each listener; what is beyond is refused; 0 sets no limit. Each key that is read counts.
+    /// Operations a second of each listener (operating.md); 0 sets no limit. A [[listener]] may have its own.
     MAX_OPERATIONS: Number<u64> = Opt::new("max_operations", Number { min: 0, max: 1_000_000_000 }, || 0)
         .live()
-        .when("Where clients of one listener must not take the machine; a [[listener]] may have its own.");
+        .when("Where clients of one listener must not take the machine.");
 
-    /// Bytes a second of each listener, requests and replies; what is beyond is refused; 0 sets no limit.
+    /// Bytes a second of each listener, requests and replies; 0 sets no limit. A [[listener]] may have its own.
     MAX_BYTES: Size<u64> = Opt::new("max_bytes", Size::in_bytes(0, TIB), || 0)
         .live()
-        .when("Where clients of one listener must not fill the network; a [[listener]] may have its own.");
+        .when("Where clients of one listener must not fill the network.");
 
-    /// Connections of one client address at once, over all TCP listeners; more are told so and closed; 0 sets no limit. An IPv6
-    /// network of 64 bits is one address.
+    /// Connections of one client address at once, over all TCP listeners; 0 sets no limit.
     ADDRESS_CONNECTIONS: Number<usize> = Opt::new("address_connections", Number { min: 0, max: 1_000_000 }, || 0)
         .live()
         .when("Where one client must not take the connections of all.");
 
-    /// Operations a second of one client address; what is beyond is refused; 0 sets no limit.
+    /// Operations a second of one client address; 0 sets no limit.
     ADDRESS_OPERATIONS: Number<u64> = Opt::new("address_operations", Number { min: 0, max: 1_000_000_000 }, || 0)
         .live()
-        .when("Where one client that loops must not slow down all. Clients that share an address share it.");
+        .when("Where one client that loops must not slow down all.");
 
-    /// Bytes a second of one client address, requests and replies; what is beyond is refused; 0 sets no limit.
+    /// Bytes a second of one client address, requests and replies; 0 sets no limit.
     ADDRESS_BYTES: Size<u64> = Opt::new("address_bytes", Size::in_bytes(0, TIB), || 0)
         .live()
-        .when("Where one client that reads large values must not fill the network.");
+        .when("Where one client must not fill the network.");
 
     /// Close connections that sent nothing for this long; 0 never does.
     IDLE_TIMEOUT: Seconds = Opt::new("idle_timeout", Seconds { min: 0, max: 31_536_000 }, || Duration::ZERO)
         .extended()
         .live()
-        .when("When clients vanish without closing, as behind some load balancers. -o idle_timeout=N is the same.");
+        .when("When clients vanish without closing, as behind some load balancers.");
 
-    /// How long a TCP client may be silent before its machine is asked whether it is there. One that has not answered, or not
-    /// taken a reply, for half as long again is closed. 0 leaves it to the system.
+    /// How long a TCP client may be silent before its machine is asked whether it is there; closed after half as long again. 0
+    /// leaves it to the system.
     TCP_KEEPALIVE: Seconds = Opt::new("tcp_keepalive", Seconds { min: 0, max: 86_400 }, || ServerConfig::TCP_KEEPALIVE)
         .when("Longer where clients are paused for minutes.");
 
-    /// Unsent replies of one connection after which no more of its requests are executed until it reads.
+    /// Unsent replies of one connection after which its requests wait until it reads.
     OUTPUT_LIMIT: Size<usize> = Opt::new("output_limit", Size::in_bytes(16 * KIB, GIB), || ServerConfig::OUTPUT_LIMIT)
         .live()
-        .when("Lower with very many slow readers; higher if large multi-gets over slow links stall.");
+        .when("Lower with very many slow readers; higher if large multi-gets stall.");
 
-    /// How long a client may take nothing of its dump of keys (`lru_crawler metadump`, `mgdump`) before it is closed; one dump
-    /// is served at a time.
+    /// How long a client may take nothing of its dump of keys before it is closed; one dump is served at a time.
     DUMP_TIMEOUT: Seconds = Opt::new("dump_timeout", Seconds { min: 1, max: 86_400 }, || ServerConfig::DUMP_TIMEOUT)
         .live()
-        .when("Longer where what reads a dump works on each part; shorter where others wait.");
+        .when("Longer where what reads a dump works on each part.");
 }
 
 /// The TCP addresses; none if only Unix sockets are wanted.

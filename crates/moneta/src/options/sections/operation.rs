@@ -25,16 +25,15 @@ const TOLD: Duration = Duration::from_secs(2);
 section! {
     "Operation";
 
-    /// Address of the admin HTTP listener (/metrics, /healthz, /readyz, /stats), or `off`.
+    /// Address of the admin HTTP listener, or `off`.
     ADMIN: AdminAddress =
         Opt::new("admin", AdminAddress, || Some(HostPort::new("127.0.0.1", 11_280)))
             .when(
-                "When metrics are scraped from another machine, or several nodes share one. Beyond this machine \
-                 it takes users, certificates, or admin_open.",
+                "When metrics are scraped from another machine, or several nodes share one. Beyond this machine it takes \
+                 users, certificates, or admin_open.",
             );
 
-    /// TLS on the admin listener, with tls_cert. With tls_clients=require its clients show certificates for all pages but
-    /// /healthz and /readyz.
+    /// TLS on the admin listener, with tls_cert.
     ADMIN_TLS: Choice<bool> = Opt::new("admin_tls", Choice(&[("on", true), ("off", false)]), || true)
         .when("off where what asks it is on this machine and speaks no TLS.");
 
@@ -44,15 +43,15 @@ section! {
 
     /// Answer /metrics also to those who would have to be users, or to show a certificate.
     ADMIN_METRICS_OPEN: Switch = Opt::new("admin_metrics_open", Switch, || false)
-        .when("Where what scrapes metrics has no token and no certificate.");
+        .when("Where what scrapes metrics has no token.");
 
-    /// Host names under which the admin listener is asked, beside addresses, `localhost` and this machine's name; requests for
-    /// another host are refused.
+    /// Host names under which the admin listener is asked, beside addresses, `localhost` and this machine's name; others are
+    /// refused.
     ADMIN_HOSTS: HostNames = Opt::new("admin_hosts", HostNames, Vec::new)
-        .when("When what scrapes metrics, checks health or reads the feed goes by another name.");
+        .when("When what asks it goes by another name.");
 
-    /// How long a graceful stop goes on serving, while /readyz answers 503 already, before it drains. With a control plane 2
-    /// seconds where nothing is set.
+    /// How long a graceful stop goes on serving, while /readyz answers 503 already. With a control plane 2 seconds where nothing
+    /// is set.
     LAME_DUCK: Seconds = Opt::new("lame_duck", Seconds { min: 0, max: 3_600 }, || Duration::ZERO)
         .adjusted(|options, default| if options.get(&CONTROL).is_empty() { default } else { TOLD })
         .live()
@@ -61,20 +60,19 @@ section! {
     /// How long a graceful stop waits for replies to leave before it closes what is left.
     DRAIN_TIMEOUT: Seconds = Opt::new("drain_timeout", Seconds { min: 0, max: 3_600 }, || ServerConfig::DRAIN_TIMEOUT)
         .live()
-        .when("Longer if stopping cuts off large replies, shorter than what the supervisor waits.");
+        .when("Shorter than what the supervisor waits.");
 
-    /// Find the keys that clients ask for most, from one command in 61 (`stats hotkeys`, /hotkeys).
+    /// Find the keys that clients ask for most, from one command in 61.
     HOT_KEYS: Choice<bool> = Opt::new("hot_keys", Choice(&[("on", true), ("off", false)]), || true)
         .live()
         .when("off where keys must not be kept beside their items. It takes 150 KiB a worker.");
 
-    /// Keep the curve of misses over RAM, from one key in 64 (`stats mrc`, /mrc, `moneta size`). A proxy keeps none.
+    /// Keep the curve of misses over RAM (size.md). A proxy keeps none.
     MISS_CURVE: Choice<bool> = Opt::new("miss_curve", Choice(&[("on", true), ("off", false)]), || true)
         .live()
         .when("off to save its 1 MiB of RAM, and half a percent of the CPU of a get.");
 
-    /// How long a request waits for an SSD, a server or nodes before it is kept in the slow log (/slowlog, `moneta slowlog`); 0 keeps
-    /// none.
+    /// How long a request waits for an SSD, a server or nodes before it is kept in the slow log; 0 keeps none.
     SLOW_LOG_TIME: Milliseconds = Opt::new("slow_log_time", Milliseconds { min: 0, max: 60_000 }, || Duration::from_millis(100))
         .live()
         .when("Where clients give up earlier or later. It is measured in turns of a worker: about a millisecond.");
@@ -108,7 +106,7 @@ section! {
     VERBOSE: Count = Opt::new("verbose", Count { max: 3 }, || 0)
         .short('v')
         .live()
-        .when("On the command line while looking for a fault. `stats settings` shows it as verbosity.");
+        .when("On the command line while looking for a fault.");
 }
 
 /// What is logged, and how.

@@ -24,14 +24,13 @@ use crate::options::sections::{cluster, remote};
 section! {
     "Proxy";
 
-    /// Where it is said which nodes hold which copies of the data: a TOML file, EVCache's list of nodes, DNS, or the control
-    /// plane (topology.md).
+    /// Where it is said which nodes hold which copies of the data (topology.md).
     TOPOLOGY: TopologySource = Opt::new("topology", TopologySource, || None)
         .when("For `moneta proxy`, and only for it. Changes are taken within seconds.");
 
     /// The zone of this process: reads of a proxy go to the copies there first, and the control plane is told of it.
     ZONE: Zone = Opt::new("zone", Zone, || None)
-        .when("Wherever there is more than one zone.");
+        .when("Where there is more than one zone.");
 
     /// The app's name in metrics, messages and files of hints, and at the control plane.
     APP: Name = Opt::new("app", Name, || Some("default".into()))
@@ -41,7 +40,7 @@ section! {
     /// ready to health checks.
     DRAIN: Switch = Opt::new("drain", Switch, || false)
         .live()
-        .when("As a property: `moneta region drain` sets it for all proxies of a region (docs/relay.md), zone=Z or instance=A:ID for fewer.");
+        .when("As a property: `moneta region drain` sets it for all proxies of a region (docs/relay.md).");
 
     /// How many copies must have taken a write before it is answered; `quorum` is more than half, and of two copies the one that
     /// answers while the other is away.
@@ -58,8 +57,8 @@ section! {
     )
     .live()
         .when(
-            "one: writes go on while one copy is left, and are lost if that fails before the others are back. \
-             all: every zone reads what any other wrote, and no write succeeds while a copy is down.",
+            "one: writes go on while one copy is left, and may be lost with it. all: every zone reads what any other \
+             wrote, and no write succeeds while a copy is down.",
         );
 
     /// When a read goes to another zone's copy: when the near one fails, also when it misses, or never.
@@ -69,85 +68,76 @@ section! {
         || Fallback::Miss,
     )
     .live()
-        .when(
-            "error: where most misses are keys that no copy has; a node that comes back empty is then filled by \
-             its clients alone.",
-        );
+        .when("error: where most misses are keys that no copy has.");
 
     /// Reads that may go to a second copy, in percent of all reads.
     RETRY_BUDGET: Share = Opt::new("retry_budget", Share { max: 100 }, || 50)
         .live()
-        .when(
-            "Higher where a whole zone may come back empty and should be filled fast; it bounds the load on other \
-             zones.",
-        );
+        .when("Higher where a whole zone may come back empty and should be filled fast.");
 
-    /// How long a request to a node may take; a second more for each MiB that moves on its connection meanwhile. After a
-    /// change, connecting to known nodes goes on by the time before.
+    /// How long a request to a node may take; a second more for each MiB that moves on its connection meanwhile.
     NODE_TIMEOUT: Milliseconds =
         Opt::new("node_timeout", Milliseconds { min: 1, max: 60_000 }, || Duration::from_millis(250))
             .live()
             .when("Shorter where a read should go to another copy sooner.");
 
-    /// Connections of each worker thread to each node; requests are pipelined on them.
+    /// Connections of each worker thread to each node; large values have one more.
     NODE_CONNECTIONS: Number<usize> = Opt::new("node_connections", Number { min: 1, max: 64 }, || 1)
-        .when("Higher where one connection does not carry what a thread asks of a node. Large values have one more.");
+        .when("Higher where one does not carry what a thread asks of a node.");
 
-    /// Requests that wait for an answer on one connection to a node, at most. What comes on top is not sent: a read goes to
-    /// another copy, a write becomes a hint, and what no copy has room for fails.
+    /// Requests that wait for an answer on one connection to a node, at most. More are not sent: a read goes to another copy, a
+    /// write becomes a hint.
     NODE_REQUESTS: Number<usize> =
         Opt::new("node_requests", Number { min: 1, max: RemoteConfig::IN_FLIGHT_MAX }, || 16 << 10)
             .when("Lower where a slow node should hold up fewer requests.");
 
-    /// Bytes that wait to be sent on one connection to a node, at most; what comes on top is not sent, as with node_requests.
+    /// Bytes that wait to be sent on one connection to a node, at most; more are not sent.
     NODE_BUFFER: Size<usize> = Opt::new("node_buffer", Size::in_bytes(KIB, TIB), || 64 << 20)
         .when("Lower where memory is short: nodes that hang cost it, times threads and connections.");
 
-    /// Failures of a node in a row after which it is not asked until it answers a probe. One that takes connections is probed
-    /// first.
+    /// Failures of a node in a row after which it is not asked until it answers a probe (cluster.md).
     EJECT_AFTER: Number<u32> = Opt::new("eject_after", Number { min: 1, max: 10_000 }, || 5)
         .live()
-        .when("Higher where single failures are common and mean nothing.");
+        .when("Higher where single failures mean nothing.");
 
-    /// A node that takes longer than this to answer, on average over a second or more, is ejected if others are far faster and
-    /// writes have enough copies without it. 0: none is.
+    /// A node that takes longer than this to answer, on average, is ejected if others are far faster and writes have enough
+    /// copies without it. 0: none is.
     EJECT_SLOW: Milliseconds = Opt::new("eject_slow", Milliseconds { min: 0, max: 60_000 }, || Duration::from_millis(100))
         .live()
         .when("Longer than what the farthest zone and slow devices take on a bad day.");
 
-    /// How many times slower than the median of others a node has to be to be ejected as slow.
+    /// How many times slower than the median of others a slow node is, at least.
     EJECT_SLOW_TIMES: Number<u32> = Opt::new("eject_slow_times", Number { min: 1, max: 10_000 }, || 5)
         .live()
         .when("Higher where nodes differ by nature, as SSD and RAM do.");
 
-    /// Requests to a node over which it is judged whether it is slow, at least.
+    /// Requests over which a node is judged to be slow, at least.
     EJECT_SLOW_REQUESTS: Number<u32> = Opt::new("eject_slow_requests", Number { min: 1, max: 1_000_000 }, || 10)
         .live()
-        .when("Higher where a few slow requests, of very large values for example, mean nothing.");
+        .when("Higher where a few slow requests mean nothing.");
 
-    /// Nodes of a zone, in percent, that may be ejected at once for being slow or silent; at 0% one, unless it has the last
-    /// copy of a key. A node that takes no connection always is.
+    /// Nodes of a zone, in percent, that may be ejected at once for being slow or silent; at 0% one, unless it has the last copy
+    /// of a key.
     EJECT_SHARE: Share = Opt::new("eject_share", Share { max: 100 }, || 0)
         .live()
         .when("Higher where zones have many nodes.");
 
-    /// Operations a second of each app; what is beyond is refused; 0 sets no limit. Each key that is read counts.
+    /// Operations a second of each app; 0 sets no limit.
     APP_OPERATIONS: Number<u64> = Opt::new("app_operations", Number { min: 0, max: 1_000_000_000 }, || 0)
         .live()
         .when("Where one app must not take what others need. Of each proxy: with ten, a tenth.");
 
-    /// Bytes a second of each app, keys and values, in requests and replies; what is beyond is refused; 0 sets no limit.
+    /// Bytes a second of each app, keys and values, in requests and replies; 0 sets no limit.
     APP_BYTES: Size<u64> = Opt::new("app_bytes", Size::in_bytes(0, TIB), || 0)
         .live()
-        .when("Where one app's large values must not fill the network that others use.");
+        .when("Where one app must not fill the network.");
 
-    /// Client connections of each app at once, over all listeners that are its own; more are told so and closed; 0 sets no limit.
+    /// Client connections of each app at once, over all listeners that are its own; 0 sets no limit.
     APP_CONNECTIONS: Number<usize> = Opt::new("app_connections", Number { min: 0, max: 1_000_000 }, || 0)
         .live()
-        .when("Where an app that has listeners must not take the connections of others.");
+        .when("Where an app must not take the connections of others.");
 
-    /// Folder for what outlives this process: the last good topology, and hints, the writes that nodes have missed. Without it
-    /// both are in memory alone.
+    /// Folder for what outlives this process: the last good topology, and hints, the writes that nodes have missed.
     HINT_DIR: File = Opt::new("hint_dir", File, || None)
         .when("In production. Two proxies of an app cannot share it.");
 
@@ -158,10 +148,10 @@ section! {
     /// Hints given to a node in a second, at most.
     HINT_RATE: Number<u32> = Opt::new("hint_rate", Number { min: 1, max: 10_000_000 }, || 5000)
         .live()
-        .when("Lower where many proxies may have hints for one node at once.");
+        .when("Lower where many proxies may have hints for one node.");
 
-    /// After how long without a word from another proxy of the app its last writes are compared on all copies, and given to those
-    /// that lack them; each proxy that lives makes it a second longer. 0: this proxy neither does that nor says that it lives.
+    /// After how long without a word from another proxy of the app its last writes are compared on all copies (cluster.md); each
+    /// proxy that lives makes it a second longer. 0: this proxy neither does that nor says that it lives.
     MEND_AFTER: Milliseconds = Opt::new("mend_after", Milliseconds { min: 0, max: 120_000 }, || Duration::from_secs(40))
         .when("The same for all proxies of an app. Shorter where copies must not differ for long after a proxy is killed.");
 }

@@ -18,7 +18,7 @@ use crate::options::sections::memory::MAX_ITEM_SIZE;
 section! {
     "Remote tiers";
 
-    /// Protocol spoken with remote tiers; auto takes the meta commands where the server knows them, else binary or text.
+    /// Protocol spoken with remote tiers; auto takes the best that the server knows.
     REMOTE_PROTOCOL: Choice<Option<Protocol>> = Opt::new(
         "remote_protocol",
         Choice(&[
@@ -31,7 +31,7 @@ section! {
     )
     .when("When a server behind a proxy answers the first probe wrongly.");
 
-    /// Connections of each worker thread to a remote tier; requests are pipelined on them.
+    /// Connections of each worker thread to a remote tier.
     REMOTE_CONNECTIONS: Number<usize> =
         Opt::new("remote_connections", Number { min: 1, max: RemoteConfig::CONNECTIONS_MAX }, || 1)
             .when("Higher where large values hold up small ones.");
@@ -39,7 +39,7 @@ section! {
     /// How long a request to a remote tier may take: what a hung server costs a client.
     REMOTE_TIMEOUT: Milliseconds =
         Opt::new("remote_timeout", Milliseconds { min: 1, max: 60_000 }, || Duration::from_secs(1))
-            .when("Shorter where clients would rather go on without the answer; longer over slow networks.");
+            .when("Longer over slow networks.");
 
     /// How long connecting to a remote tier may take.
     REMOTE_CONNECT_TIMEOUT: Milliseconds =
@@ -47,9 +47,8 @@ section! {
             .when("Longer over slow networks.");
 
     /// Largest piece in which a remote L1 stores a value; larger values are cut up.
-    REMOTE_PIECE_SIZE: Size<u32> = Opt::new("remote_piece_size", Size::in_bytes(KIB, MIB), || 21 << 10).when(
-        "Larger where nearly all values are; the default fills a slab class of memcached but for 0.7 %.",
-    );
+    REMOTE_PIECE_SIZE: Size<u32> = Opt::new("remote_piece_size", Size::in_bytes(KIB, MIB), || 21 << 10)
+        .when("Larger where nearly all values are.");
 }
 
 /// The server at `address`: what all connections to nodes and to tiers in other processes begin with. [`crate::outward`] says

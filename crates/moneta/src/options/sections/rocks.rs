@@ -19,13 +19,12 @@ section! {
     "RocksDB tier";
 
     /// Keep all items in RocksDB as well, in a directory, and how much of the disk they may take.
-    ROCKS: DevicePlace = Opt::new("rocks", DevicePlace, || None).when(
-        "To compare with RocksDB, or to move away from it (engines.md). Only in builds with the feature `rocks`.",
-    );
+    ROCKS: DevicePlace = Opt::new("rocks", DevicePlace, || None)
+        .when("To compare with RocksDB, or to move away from it (engines.md). In builds with the feature `rocks`.");
 
-    /// Databases over which keys are spread.
+    /// Databases over which keys are spread; a directory keeps its number.
     ROCKS_SHARDS: Number<usize> = Opt::new("rocks_shards", Number { min: 1, max: 256 }, || 4)
-        .when("Higher where many cores write. A directory keeps the number it was made with.");
+        .when("Higher where many cores write.");
 
     /// How RocksDB makes room: fifo drops the oldest files, universal and level merge files and refuse writes when full.
     ROCKS_COMPACTION: Choice<Compaction> = Opt::new(
@@ -37,23 +36,23 @@ section! {
         ]),
         || Compaction::Fifo,
     )
-    .when("universal or level where items are overwritten often and reads have to stay cheap.");
+    .when("universal or level where reads have to stay cheap.");
 
-    /// Whether there is a log that writes go to before they are acknowledged: off, on, or every-write, which also syncs it.
+    /// Whether there is a log that writes go to before they are acknowledged; every-write also syncs it.
     ROCKS_LOG: Choice<Log> = Opt::new(
         "rocks_log",
         Choice(&[("off", Log::Off), ("on", Log::On), ("every-write", Log::EveryWrite)]),
         || Log::Off,
     )
     .when(
-        "on when a killed process may lose nothing, every-write when neither may the machine; either way \
-         everything is written twice.",
+        "on when a killed process may lose nothing, every-write when neither may the machine; everything is then \
+         written twice.",
     );
 
-    /// How long a write may wait in RAM before it is written to a file, or its log is synced: what a crash may cost at most.
+    /// How long a write may wait in RAM before it is written to a file, or its log is synced.
     ROCKS_FLUSH_INTERVAL: Milliseconds =
         Opt::new("rocks_flush_interval", Milliseconds { min: 10, max: 600_000 }, || Duration::from_secs(1))
-            .when("Shorter to lose less, at the price of more and smaller files.");
+            .when("Shorter to lose less, by more and smaller files.");
 
     /// Filter that spares reads of files without the key.
     ROCKS_FILTER: Choice<Filter> = Opt::new(
@@ -61,7 +60,7 @@ section! {
         Choice(&[("bloom", Filter::Bloom), ("ribbon", Filter::Ribbon), ("none", Filter::Off)]),
         || Filter::Bloom,
     )
-    .when("ribbon to save a third of the filters' memory for more CPU, none to measure what a filter is worth.");
+    .when("ribbon to save a third of the filters' memory for more CPU.");
 
     /// Compression of files.
     ROCKS_COMPRESSION: Choice<Compression> = Opt::new(
@@ -71,13 +70,13 @@ section! {
     )
     .when("lz4 where values compress and the disk is smaller than the data.");
 
-    /// RAM for RocksDB's own cache of blocks; 0 has none.
+    /// RAM for RocksDB's own cache of blocks.
     ROCKS_BLOCK_CACHE: Size<u64> = Opt::new("rocks_block_cache", Size::in_bytes(0, 16 * TIB), || 0)
-        .when("When L1 is none. Under an L1 it would hold the same items twice.");
+        .when("When L1 is none.");
 
     /// Read round the kernel's page cache.
     ROCKS_DIRECT: Switch = Opt::new("rocks_direct", Switch, || false)
-        .when("When the machine's RAM is for --memory and not for the page cache.");
+        .when("When the machine's RAM is for --memory.");
 
     /// Threads that read for requests.
     ROCKS_THREADS: Number<usize> = Opt::new("rocks_threads", Number { min: 1, max: 256 }, || 8)

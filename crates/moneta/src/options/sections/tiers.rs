@@ -19,19 +19,16 @@ section! {
     "Tiers";
 
     /// The upper tier, which has the hot items: RAM of this process, a separate server, or none.
-    L1: Tier = Opt::new("l1", Tier(&["memory", "none"]), || TierChoice::Memory).when(
-        "remote: to keep a memcached that is there, as in deploy/split; none where the node is itself the L2 of \
-         another.",
-    );
+    L1: Tier = Opt::new("l1", Tier(&["memory", "none"]), || TierChoice::Memory)
+        .when("remote: to keep a memcached that is there (split.md); none where the node is the L2 of another.");
 
     /// The lower tier, which has every item; auto is the engine that was given a place (--flash, --rocks, --lmdb), or none.
-    L2: Tier = Opt::new("l2", Tier(&["auto", "flash", "rocks", "lmdb", "none"]), || TierChoice::Auto).when(
-        "remote: where the L2 is a separate process. With --l1 none the node is a proxy of that server.",
-    );
+    L2: Tier = Opt::new("l2", Tier(&["auto", "flash", "rocks", "lmdb", "none"]), || TierChoice::Auto)
+        .when("remote: where the L2 is a separate process.");
 
     /// Which hits in L2 bring their item into L1: always, the second of an item, or that share of them.
     PROMOTE: PromotionRule = Opt::new("promote", PromotionRule, || Promotion::Always)
-        .when("second or a share such as 25% when many items are read once.");
+        .when("second or a share when many items are read once.");
 }
 
 /// The tiers of a node.

@@ -18,21 +18,20 @@ use crate::options::kinds::pem::Pem;
 section! {
     "TLS";
 
-    /// This process's certificate, in PEM, with those between it and an authority. With it TCP listeners speak TLS: all but
-    /// those with `notls:` before their address, or `tls` off in their table. Its file is looked at every few seconds, as those
-    /// of the options below, and all are read on SIGHUP; open connections go on. Another place takes a restart.
+    /// This process's certificate, in PEM, with those between it and an authority. With it TCP listeners speak TLS (security.md).
+    /// Its file is followed, as those of the options below; another place takes a restart.
     TLS_CERT: Pem = Opt::new("tls_cert", Pem, || None)
         .live()
         .when("Where the network is not yours alone, or other servers are to know this process.");
 
-    /// The key of that certificate, in PEM; where it is left out, it stands in the same place as the certificate.
+    /// The key of that certificate, in PEM; left out, it stands with the certificate.
     TLS_KEY: Pem = Opt::new("tls_key", Pem, || None)
         .adjusted(|options, none| none.or_else(|| options.get(&TLS_CERT)))
         .live()
         .when("With tls_cert.");
 
-    /// Authorities that are believed, in PEM: of clients' and of servers' certificates. Where it is given, connections to other
-    /// servers are made over TLS, unless tls_connect says otherwise.
+    /// Authorities that are believed, in PEM: of clients' and of servers' certificates. With it connections to other servers are
+    /// made over TLS, unless tls_connect says otherwise.
     TLS_CA: Pem = Opt::new("tls_ca", Pem, || None)
         .live()
         .when("With an authority of the fleet's own.");
@@ -42,8 +41,7 @@ section! {
         .live()
         .when("When a key was lost before its certificate ends.");
 
-    /// Whether clients show certificates: none are asked for, one that is shown must hold, or each must show one. A [[listener]]
-    /// may have its own.
+    /// Whether clients show certificates: none are asked for, one that is shown must hold, or each must show one.
     TLS_CLIENTS: Choice<ClientCertificates> = Opt::new(
         "tls_clients",
         Choice(&[
@@ -58,35 +56,33 @@ section! {
     /// The oldest version of TLS that is spoken, to clients and to other servers.
     TLS_MIN_VERSION: Choice<MinVersion> =
         Opt::new("tls_min_version", Choice(&[("1.2", MinVersion::Tls12), ("1.3", MinVersion::Tls13)]), MinVersion::default)
-            .when("1.3 where no client is older than that, or a rule asks for it.");
+            .when("1.3 where no client is older than that.");
 
     /// How long a client's handshake of TLS may take.
     TLS_HANDSHAKE_TIMEOUT: Seconds =
         Opt::new("tls_handshake_timeout", Seconds { min: 1, max: 300 }, || HandshakeLimits::default().timeout)
             .when("Longer where clients are far away or slow.");
 
-    /// Clients' handshakes of TLS under way at once; further clients wait. The oldest whose client has let 100 ms pass makes
-    /// room. Each counts as a connection.
+    /// Clients' handshakes of TLS under way at once; further clients wait.
     TLS_HANDSHAKES: Number<usize> =
         Opt::new("tls_handshakes", Number { min: 1, max: 65_535 }, || HandshakeLimits::default().most)
             .when("Higher where many far clients connect at once.");
 
-    /// Threads for clients' handshakes of TLS, of lower priority than workers.
+    /// Threads for clients' handshakes of TLS, of lower priority than workers: one does some thousand a second.
     TLS_HANDSHAKE_THREADS: Number<usize> =
         Opt::new("tls_handshake_threads", Number { min: 1, max: 64 }, || HandshakeLimits::default().threads)
-            .when("Higher where clients do not keep their connections: one thread does some thousand a second.");
+            .when("Higher where clients do not keep their connections.");
 
-    /// Whether connections to other servers are made over TLS: auto, where tls_ca is given. An address that begins with `tls:`
-    /// or `notls:` decides for itself.
+    /// Whether connections to other servers are made over TLS: auto, where tls_ca is given. `tls:` or `notls:` before an address
+    /// decides for that one.
     TLS_CONNECT: Choice<Option<bool>> =
         Opt::new("tls_connect", Choice(&[("auto", None), ("on", Some(true)), ("off", Some(false))]), || None)
             .when("off where clients are asked for certificates and the other servers are plain.");
 
-    /// Who this process is to other servers that want a log-in and no certificate: one line `USER:SECRET`. It is read again
-    /// when the file changes, and on SIGHUP.
+    /// Who this process is to other servers that want a log-in and no certificate: one line `USER:SECRET`. It is followed.
     LOGIN_FILE: Pem = Opt::new("login_file", Pem, || None)
         .live()
-        .when("Where nodes or copies have users, and this process shows no certificate.");
+        .when("Where nodes or copies have users.");
 }
 
 /// Where certificates, keys and authorities are read.

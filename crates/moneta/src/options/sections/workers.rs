@@ -23,11 +23,12 @@ section! {
         .alias("max-reqs-per-event")
         .when("Lower if heavy pipelining delays others.");
 
-    /// Microseconds for which an idle worker looks for requests before it sleeps; 0: it sleeps at once.
-    BUSY_POLL: Number<u32> = Opt::new("busy_poll", Number { min: 0, max: 10_000 }, || 0).when(
-        "On cores that have nothing else to do, where waking takes long: somewhat more than the time between two \
-         requests of a worker. Its core is then busy.",
-    );
+    /// Microseconds for which an idle worker looks for requests before it sleeps.
+    BUSY_POLL: Number<u32> = Opt::new("busy_poll", Number { min: 0, max: 10_000 }, || 0)
+        .when(
+            "On cores that have nothing else to do: somewhat more than the time between two requests of a worker. Its \
+             core is then busy.",
+        );
 }
 
 /// Tells the server how many workers it has, and how they share their time.
