@@ -48,7 +48,7 @@ SCRIPTS := .ci/run $(wildcard scripts/*.sh) fuzz/run.sh deploy/split/run.sh depl
 # $(call needs,FOR): `make setup`, where something is missing.
 needs = @scripts/setup.sh --check $(1) || $(MAKE) --no-print-directory setup FOR="$(1)"
 
-.PHONY: help setup run cluster install release-build deb image release test-packages first-hour docs test-monitoring test-helm build test test-engines test-zones test-regions measure-regions measure-bulk measure-repair test-control test-etcd measure-fleet test-warm hostile test-mixed test-mixed-control test-stores test-kafka bulk-days test-python test-clients test-tls test-console console-pages test-go test-java lint fuzz crash miri bench microbench
+.PHONY: help setup run cluster install release-build deb image release test-packages first-hour docs test-monitoring test-helm build test test-engines test-zones test-regions measure-regions measure-bulk measure-repair test-control test-etcd measure-fleet test-warm hostile test-mixed test-mixed-control test-stores test-kafka bulk-days test-python test-clients test-tls test-console console-pages test-go test-java lint fuzz crash mutants miri bench microbench
 
 help:
 	@echo 'make setup         install what tests and lint need; FOR=clients for Go and Java. The others call it where something is missing'
@@ -82,6 +82,7 @@ help:
 	@echo 'make docs          the manual as a site, in $(DIST)/manual; compiles mdbook at first, minutes'
 	@echo 'make fuzz          fuzz every target of fuzz/README.md for FUZZ_SECONDS ($(FUZZ_SECONDS)); needs nightly Rust'
 	@echo 'make crash         run the crash model CRASH_ROUNDS ($(CRASH_ROUNDS)) times; MONETA_SEED=N begins with that seed'
+	@echo 'make mutants       guards of clusters, taken out one by one: a test fails without each; some minutes'
 	@echo 'make miri          the code with unsafe in it under Miri; needs nightly Rust'
 	@echo 'make bench         how to compare with memcached'
 	@echo 'make microbench    the decoder, the index, RAM and SSD by themselves; FILTER chooses'
@@ -288,6 +289,10 @@ fuzz:
 
 crash:
 	MONETA_CRASH_ROUNDS=$(CRASH_ROUNDS) $(CARGO) test -p moneta-flash --test breaking crash:: -- --nocapture
+
+# Each guard of crates/cluster/tests/mutants.toml taken out: some test has to fail.
+mutants:
+	CARGO=$(CARGO) scripts/mutants.py crates/cluster
 
 miri:
 	scripts/miri.sh
