@@ -126,6 +126,7 @@ mod tests {
         assert!(next > seen && next.local() - seen.local() <= 256, "{next:?} above {seen:?}");
         assert!(stamps.next(&clock, 1) > next, "what was stamped is seen");
         assert_eq!(stamps.next(&clock, 2).millis(), NOW);
+        assert_eq!(stamps.next(&clock, 1 + KEPT as u64).millis(), NOW, "its place is that of the first one");
         assert_eq!(stamps.next_of_all(&clock, Version::ZERO).millis(), NOW);
     }
 

@@ -14,8 +14,8 @@ use moneta_memory::Memory;
 use moneta_store::board::{Board, Part};
 use moneta_store::request::{Delete, Exptime, Retrieve};
 use moneta_store::{
-    Clock, Cx, ErrorKind, Key, Lookup, Op, Origin, Outcome, Step, Store, StoreError, Unseen, Visit, Written, component,
-    steps,
+    Clock, Cx, ErrorKind, Key, Lookup, Op, Origin, Outcome, Step, Store, StoreError, Unseen, Version, Visit, Written,
+    component, steps,
 };
 use moneta_testkit::doubles::{Double, Layer};
 use parking_lot::Mutex;
@@ -270,6 +270,45 @@ fn a_proxy_that_was_cut_off_for_long_tells_again() {
     names.iter().for_each(|name| world.cut(0, name, false));
     (0..3).for_each(|round| world.second(round));
     assert!(world.is_doubted(1, "key1"));
+}
+
+/// It hears that the other one goes on once it is connected again.
+#[test]
+fn a_proxy_that_was_cut_off_takes_no_other_for_gone() {
+    let world = World::new(1 << 20, true);
+    world.cut(0, "c0:11211", true);
+    assert!(set(&world.proxies[0].0, "key1", 0).is_ok());
+    world.second(0);
+    let names = ["a0:11211", "b0:11211", "c0:11211"];
+    names.iter().for_each(|name| world.cut(1, name, true));
+    (0..300).for_each(|round| world.second(round));
+    names.iter().for_each(|name| world.cut(1, name, false));
+    (0..3).for_each(|round| world.second(round));
+    assert!(world.is_doubted(1, "key1"), "by what the other one says");
+    assert!(world.proxies[1].0.status().nodes.iter().all(|node| node.in_doubt == 0.0), "not by what it knows itself");
+}
+
+/// No write has such a version, so that no comparison would end the doubt.
+#[test]
+fn what_is_taken_over_is_in_doubt_up_to_now_at_most() {
+    let world = World::new(1 << 20, true);
+    assert!(set(&world.proxies[0].0, "key1", 0).is_ok());
+    // All keys of the third copy, up to a day ahead, says one that says nothing more.
+    let future = Version::at(world.clock.millis() + 86_400_000);
+    let node = [&[3][..], b"c/0", &[1], &[0, 1, 0], &[0; 4], &future.0.to_le_bytes()].concat();
+    let post = [&1u64.to_le_bytes()[..], &[3], b"app", &[1, 0], &node].concat();
+    let part = Part { author: 99, number: 0, count: 1, text: &post };
+    assert!(world.boards["a0:11211"].post(part, world.clock.millis()));
+    world.second(0);
+    assert!(world.is_doubted(0, "key1"));
+    let in_doubt = || world.proxies.iter().any(|(proxy, _)| proxy.status().nodes[2].in_doubt > 0.0);
+    let mut is_taken_over = false;
+    for round in 0..400 {
+        is_taken_over |= in_doubt();
+        world.second(round);
+        world.proxies.iter().for_each(|(proxy, _)| block_on(proxy.sweep()));
+    }
+    assert!(is_taken_over && !in_doubt() && !world.is_doubted(0, "key1"));
 }
 
 /// A copy that has come back empty says nothing of what is older by not having it.

@@ -54,6 +54,21 @@ impl World {
         }
     }
 
+    /// So much may be on nodes that keys of all buckets in two of five are in doubt on each of these.
+    fn doubts(&self, nodes: &[usize]) {
+        nodes.iter().for_each(|&node| self.nodes[node].is_silent());
+        for number in 0..2_000 {
+            let _ = set(&self.cluster, &format!("{}{number}", "long".repeat(40)), 0);
+        }
+        nodes.iter().for_each(|&node| self.nodes[node].goes(false));
+    }
+
+    /// The keys that are in doubt on a node.
+    fn keys_in_doubt(&self, node: usize) -> Vec<String> {
+        let is_doubted = |key: &String| self.cluster.route(key.as_bytes())[node].lacks_write;
+        (0..KEYS).map(key).filter(is_doubted).collect()
+    }
+
     fn call(&self, key: &str, op: Op<'_>) -> Result<Outcome, StoreError> {
         let step = self.cluster.call(&Cx::outside(), &Key::new(key.as_bytes(), SEED), op, &mut Unseen);
         block_on(steps::finish(step))
@@ -103,6 +118,20 @@ fn a_write_that_one_copy_may_have_taken_is_a_hint_for_all() {
     assert_eq!(world.hints(), [1; 3]);
 }
 
+/// As one that no set came after.
+#[test]
+fn a_delete_that_may_have_been_taken_is_made_also_where_a_set_after_it_came_to_nothing() {
+    let world = World::with(u32::MAX);
+    world.nodes.iter().for_each(Away::is_silent);
+    assert!(world.call("key1", Op::Delete(&Delete::default())).is_err());
+    world.clock.advance_millis(1);
+    assert!(set(&world.cluster, "key1", 0).is_err());
+    world.nodes.iter().for_each(|node| node.goes(false));
+    world.rounds(20);
+    assert_eq!(world.hints(), [0; 3], "it ends");
+    assert!(world.nodes.iter().all(|node| !node.holds("key1")));
+}
+
 #[test]
 fn a_node_that_missed_more_than_is_kept_loses_only_what_others_replaced_or_deleted() {
     let world = World::new();
@@ -133,16 +162,25 @@ fn a_node_that_missed_more_than_is_kept_loses_only_what_others_replaced_or_delet
 }
 
 #[test]
+fn a_node_that_is_not_asked_is_not_compared() {
+    let world = World::new();
+    world.nodes[2].goes(true);
+    (KEYS..2 * KEYS).for_each(|number| assert!(set(&world.cluster, &key(number), 0).is_ok()));
+    let doubt = world.in_doubt()[2];
+    world.rounds(10);
+    assert!(doubt > 0.0 && world.in_doubt()[2] == doubt);
+    world.nodes[2].goes(false);
+    world.rounds(100);
+    assert_eq!(world.in_doubt()[2], 0.0, "it ends");
+}
+
+#[test]
 fn where_all_copies_are_in_doubt_the_newest_stays() {
     // Nodes that were ejected are sent nothing.
     let world = World::with(u32::MAX);
     let before: Vec<_> = (0..KEYS).map(|number| world.nodes[0].version(&key(number))).collect();
-    world.nodes.iter().for_each(Away::is_silent);
-    for number in 0..2_000 {
-        assert!(set(&world.cluster, &format!("{}{number}", "long".repeat(40)), 0).is_err());
-    }
+    world.doubts(&[0, 1, 2]);
     assert!(world.in_doubt().iter().all(|share| *share > 0.1), "{:?}", world.in_doubt());
-    world.nodes.iter().for_each(|node| node.goes(false));
     let reads = || (0..KEYS).map(|number| world.read(&key(number))).collect::<Vec<_>>();
     world.rounds(1);
     assert_eq!(reads(), before);
@@ -173,11 +211,7 @@ fn what_was_missed_just_now_stays_in_doubt_for_a_while() {
 #[test]
 fn where_all_copies_are_in_doubt_what_one_knows_to_be_deleted_goes() {
     let world = World::with(u32::MAX);
-    world.nodes.iter().for_each(Away::is_silent);
-    for number in 0..2_000 {
-        assert!(set(&world.cluster, &format!("{}{number}", "long".repeat(40)), 0).is_err());
-    }
-    world.nodes.iter().for_each(|node| node.goes(false));
+    world.doubts(&[0, 1, 2]);
     world.nodes[0].goes(true);
     for number in 0..KEYS / 2 {
         assert!(world.call(&key(number), Op::Delete(&Delete::default())).is_ok());
@@ -197,11 +231,7 @@ fn where_all_copies_are_in_doubt_what_one_knows_to_be_deleted_goes() {
 fn where_all_copies_are_in_doubt_reads_and_changes_go_by_a_delete_that_one_knows_of() {
     for late in 0..3 {
         let world = World::with(u32::MAX);
-        world.nodes.iter().for_each(Away::is_silent);
-        for number in 0..2_000 {
-            assert!(set(&world.cluster, &format!("{}{number}", "long".repeat(40)), 0).is_err());
-        }
-        world.nodes.iter().for_each(|node| node.goes(false));
+        world.doubts(&[0, 1, 2]);
         world.nodes[late].goes(true);
         (0..100).for_each(|number| assert!(world.call(&key(number), Op::Delete(&Delete::default())).is_ok()));
         world.nodes[late].goes(false);
@@ -229,6 +259,7 @@ fn what_is_in_doubt_is_read_only_where_enough_copies_answer() {
     let [one, other, back] = &world.nodes[..] else { unreachable!("there are three") };
     back.goes(true);
     (0..100).for_each(|number| assert!(world.call(&key(number), Op::Delete(&Delete::default())).is_ok()));
+    (KEYS..KEYS + 50).for_each(|number| assert!(set(&world.cluster, &key(number), 0).is_ok()));
     back.goes(false);
     one.goes(true);
     other.goes(true);
@@ -237,11 +268,109 @@ fn what_is_in_doubt_is_read_only_where_enough_copies_answer() {
         (from..to).map(read).collect::<Vec<_>>()
     };
     assert!(reads(0, 100).iter().all(Result::is_err), "it lacks a delete");
+    assert!(reads(KEYS, KEYS + 50).iter().all(Result::is_err), "it lacks a set, which is no miss");
     let found = reads(100, KEYS).into_iter().filter(|read| matches!(read, Ok(Lookup::Found(_)))).count();
     assert!(found > 0, "what is not in doubt is read");
     other.goes(false);
     assert!(reads(0, 100).iter().all(|read| matches!(read, Ok(Lookup::Miss { .. }))));
     assert!(reads(100, KEYS).iter().all(|read| matches!(read, Ok(Lookup::Found(_)))));
+}
+
+/// The one that may remember a delete shows nothing, and does not say why.
+#[test]
+fn what_is_in_doubt_is_not_read_where_too_few_copies_tell_what_they_remember() {
+    let world = World::with(u32::MAX);
+    world.cluster.rules().set_retry_budget(300);
+    world.doubts(&[0, 1, 2]);
+    let keys = world.keys_in_doubt(2);
+    assert!(keys.len() > 50);
+    let [late, gone, knowing] = &world.nodes[..] else { unreachable!("there are three") };
+    late.goes(true);
+    keys.iter().for_each(|key| assert!(world.call(key, Op::Delete(&Delete::default())).is_ok()));
+    late.goes(false);
+    gone.goes(true);
+    knowing.answers_reads();
+    let reads = || keys.iter().map(|key| world.call(key, Op::Read(&Retrieve::BRIEF)).map(Outcome::lookup));
+    assert!(reads().all(|read| !matches!(read, Ok(Lookup::Found(_)))));
+    assert!(reads().filter(Result::is_err).count() > 30, "but where a hint tells of the delete");
+    knowing.goes(false);
+    assert!(reads().all(|read| matches!(read, Ok(Lookup::Miss { .. }))));
+}
+
+/// What it lacks may be just that.
+#[test]
+fn a_copy_in_doubt_takes_nothing_from_others_by_not_having_it() {
+    let world = World::with(u32::MAX);
+    world.doubts(&[0, 1, 2]);
+    (0..KEYS).for_each(|number| world.nodes[1].forget(&key(number)));
+    assert!(world.keys_in_doubt(0).len() > 50);
+    world.rounds(500);
+    assert_eq!(world.in_doubt(), [0.0; 3], "it ends");
+    for number in 0..KEYS {
+        assert!(world.nodes[0].holds(&key(number)) && world.nodes[2].holds(&key(number)), "{number}");
+    }
+}
+
+#[test]
+fn what_another_copy_shows_stays_where_a_third_one_has_evicted_it() {
+    let world = World::with(u32::MAX);
+    world.doubts(&[2]);
+    let keys = world.keys_in_doubt(2);
+    assert!(keys.len() > 50);
+    keys.iter().for_each(|key| world.nodes[1].forget(key));
+    world.rounds(100);
+    assert_eq!(world.in_doubt()[2], 0.0, "it ends");
+    assert!(keys.iter().all(|key| world.nodes[2].holds(key)));
+}
+
+/// So long ago that the third copy, which took the delete, has forgotten it, and shows what another process has filled it with.
+#[test]
+fn what_lacks_a_delete_is_given_to_no_copy_in_doubt() {
+    let world = World::with(u32::MAX);
+    let [one, lacking, back] = &world.nodes[..] else { unreachable!("there are three") };
+    world.doubts(&[2]);
+    let keys = &world.keys_in_doubt(2)[..20];
+    let before: Vec<_> = keys.iter().map(|key| back.version(key).expect("it is there")).collect();
+    back.goes(true);
+    keys.iter().for_each(|key| assert!(set(&world.cluster, key, 0).is_ok()));
+    lacking.goes(true);
+    keys.iter().for_each(|key| assert!(world.call(key, Op::Delete(&Delete::default())).is_err()));
+    world.clock.advance(7_200);
+    // Which it does as it remembers others.
+    (0..200).for_each(|number| one.delete(&format!("another{number}")));
+    keys.iter().zip(&before).for_each(|(key, before)| assert!(one.put_back(key, *before)));
+    lacking.goes(false);
+    back.goes(false);
+    for _ in 0..20 {
+        world.clock.advance(1);
+        block_on(world.cluster.sweep());
+    }
+    for (key, before) in keys.iter().zip(&before) {
+        assert!(lacking.version(key) > Some(*before), "it has not heard of the delete");
+        assert_eq!(back.version(key), Some(*before), "{key}");
+    }
+}
+
+/// A copy that is not in doubt was restored from long ago, and shows what is older than the delete, too.
+#[test]
+fn a_change_is_not_made_of_what_is_older_than_a_delete_that_a_copy_in_doubt_remembers() {
+    let world = World::with(u32::MAX);
+    let [late, restored, knowing] = &world.nodes[..] else { unreachable!("there are three") };
+    let before: Vec<_> = (0..KEYS).map(|number| (key(number), restored.version(&key(number)))).collect();
+    before.iter().for_each(|(key, _)| assert!(set(&world.cluster, key, 0).is_ok()));
+    world.doubts(&[0, 2]);
+    let keys = world.keys_in_doubt(0);
+    assert!(keys.len() > 50);
+    world.clock.advance(1);
+    // By another process: this one has not heard of it.
+    for (key, before) in before.iter().filter(|(key, _)| keys.contains(key)) {
+        knowing.delete(key);
+        restored.forget(key);
+        assert!(restored.put_back(key, before.expect("it was there")) && late.holds(key) && !knowing.holds(key));
+        let replace = Write { mode: WriteMode::Replace, ..Write::default() };
+        let replaced = world.call(key, Op::Write(b"of what was deleted", &replace));
+        assert!(matches!(replaced, Ok(Outcome::Written(Written::NotStored))), "{key}: {replaced:?}");
+    }
 }
 
 #[test]

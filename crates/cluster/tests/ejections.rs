@@ -10,7 +10,9 @@ use common::{Nodes, SEED, cluster, memory, topology};
 use moneta_cluster::{Cluster, ClusterConfig};
 use moneta_memory::Memory;
 use moneta_store::request::{Retrieve, Write};
-use moneta_store::{Clock, Cx, ErrorKind, Key, Lookup, Op, Outcome, Step, Store, StoreError, Unseen, Visit, steps};
+use moneta_store::{
+    Calls, Clock, Cx, ErrorKind, Key, Lookup, Op, Outcome, Step, Store, StoreError, Unseen, Visit, steps,
+};
 use moneta_testkit::doubles::{Double, Layer};
 use pollster::block_on;
 
@@ -24,6 +26,8 @@ enum Way {
     /// It leaves requests of clients without an answer, and answers those of the process itself.
     HangsForClients,
     Hangs,
+    /// The same for clients, and what the process itself asks finds no room on the way.
+    HangsAndIsFull,
     /// The connection breaks under all requests that wait on it.
     Breaks,
     Away,
@@ -46,6 +50,9 @@ impl Double for Node {
             fails(ErrorKind::Refused)
         } else if is(Way::Hangs) || (is(Way::HangsForClients) && !key.bytes.starts_with(b"moneta:")) {
             fails(ErrorKind::Timeout)
+        } else if is(Way::HangsAndIsFull) {
+            let is_own = key.bytes.starts_with(b"moneta:");
+            if is_own { fails(ErrorKind::Busy).not_sent() } else { fails(ErrorKind::Timeout) }
         } else if is(Way::Breaks) {
             fails(ErrorKind::Lost).repeated()
         } else if is(Way::Away) {
@@ -151,6 +158,53 @@ fn nodes_that_take_no_connection_are_ejected_however_many_they_are() {
     world.fail(&[0, 1, 2, 3], Way::Away);
     world.go_on(1);
     assert_eq!(world.ejected(), ["a0", "a1", "b0", "b1"]);
+}
+
+#[test]
+fn a_node_is_ejected_after_as_many_failures_as_the_rule_says_whoever_asked() {
+    let world = World::new();
+    world.fail(&[0, 1], Way::Hangs);
+    // It lacks a write then, and is asked so that it can be given it.
+    assert!(world.call("key", Op::Write(b"value", &Write::default())).is_ok());
+    block_on(world.cluster.maintain());
+    assert!(world.ejected().is_empty(), "the second failure of three: {:?}", world.ejected());
+    block_on(world.cluster.maintain());
+    assert_eq!(world.ejected().len(), 1);
+}
+
+#[test]
+fn a_question_that_found_no_room_on_the_way_is_asked_again() {
+    let world = World::new();
+    world.fail(&[0], Way::HangsAndIsFull);
+    world.go_on(1);
+    assert!(world.ejected().is_empty(), "{:?}", world.ejected());
+    world.fail(&[0], Way::Hangs);
+    block_on(world.cluster.maintain());
+    assert_eq!(world.ejected(), ["a0"], "without a further request of a client");
+}
+
+/// They lack what others wrote meanwhile, and these give it to them only after their next probe.
+#[test]
+fn near_copies_are_read_last_for_a_while_behind_a_cut() {
+    let world = World::new();
+    let read = || match world.call("key", Op::Read(&Retrieve::default())) {
+        Ok(Outcome::Read(Lookup::Found(item))) => item.value.to_vec(),
+        other => panic!("{other:?}"),
+    };
+    assert!(world.call("key", Op::Write(b"old", &Write::default())).is_ok());
+    world.fail(&[2, 3, 4, 5], Way::Away);
+    world.go_on(2);
+    world.clock.advance(10);
+    let key = Key::new(b"key", SEED);
+    for node in &world.nodes[2..] {
+        node.0.0.set(&key, b"new", &Write::default()).now().expect("it is stored");
+    }
+    assert_eq!(read(), b"old", "there is no other");
+    world.fail(&[2, 3, 4, 5], Way::Not);
+    world.clock.advance(10);
+    (0..2).for_each(|_| block_on(world.cluster.maintain()));
+    assert!(world.ejected().is_empty(), "{:?}", world.ejected());
+    assert_eq!(read(), b"new");
 }
 
 /// A load that mostly misses spends what there is, and a node may die in the middle of it.

@@ -12,34 +12,43 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::{Context, Poll, Waker};
 
 use common::{SEED, memory, topology};
-use moneta_cluster::{Cluster, ClusterConfig, Connect, Node, Opened, Writer};
+use moneta_cluster::{Ack, Cluster, ClusterConfig, Connect, Node, Opened, Writer};
 use moneta_memory::Memory;
 use moneta_store::request::{Arithmetic, Create, Delete, Exptime, Retrieve, Write, WriteMode};
 use moneta_store::{
-    Calls, Clock, Cx, Deleted, ItemRef, Key, Lookup, Number, Op, Origin, Outcome, OwnedKey, OwnedOp, Pending, Put,
-    Step, Store, StoreError, Unseen, Version, Visit, Written, steps,
+    Calls, Clock, Cx, Deleted, ErrorKind, ItemRef, Key, Lookup, Number, Op, Origin, Outcome, OwnedKey, OwnedOp,
+    Pending, Put, Step, Store, StoreError, Unseen, Version, Visit, Written, steps,
 };
 use moneta_testkit::doubles::{Double, Layer};
 
 const NOW: u32 = 1_790_000_000;
 
-/// The way from one proxy to one node. What is sent while it is held arrives when it is let go.
+/// The way from one proxy to one node. What is sent while it is held arrives when it is let go; while it is cut, never.
 #[derive(Clone)]
-struct Link(Arc<(Arc<Memory>, AtomicBool)>);
+struct Link(Arc<Way>);
+
+struct Way {
+    node: Arc<Memory>,
+    is_held: AtomicBool,
+    is_cut: AtomicBool,
+}
 
 impl Double for Link {
     type Inner = Memory;
 
     fn inner(&self) -> &Memory {
-        &self.0.0
+        &self.0.node
     }
 
     fn call(&self, _: &Cx, key: &Key<'_>, op: Op<'_>, _: &mut dyn Visit) -> Step {
+        if self.0.is_cut.load(Relaxed) {
+            return Step::Done(Err(StoreError::new(ErrorKind::Timeout, "cut")));
+        }
         let (link, key, op) = (self.clone(), OwnedKey::of(key), OwnedOp::of(op));
-        Step::Wait(Box::pin(std::future::poll_fn(move |_| match link.0.1.load(Relaxed) {
+        Step::Wait(Box::pin(std::future::poll_fn(move |_| match link.0.is_held.load(Relaxed) {
             true => Poll::Pending,
             false => {
-                let step = op.with(|op| steps::read_owned(&*link.0.0, &Cx::outside(), &key.key(), op));
+                let step = op.with(|op| steps::read_owned(&*link.0.node, &Cx::outside(), &key.key(), op));
                 Poll::Ready(step.now())
             }
         })))
@@ -48,7 +57,7 @@ impl Double for Link {
 
 impl Link {
     fn hold(&self, is_held: bool) {
-        self.0.1.store(is_held, Relaxed);
+        self.0.is_held.store(is_held, Relaxed);
     }
 }
 
@@ -88,13 +97,16 @@ impl Copies {
 
     /// One more proxy, of this writer id, whose clock is so many milliseconds ahead.
     fn proxy(&self, number: u64, writer: u8) -> Proxy {
+        self.proxy_of(ClusterConfig::new("app"), number, writer)
+    }
+
+    fn proxy_of(&self, config: ClusterConfig, number: u64, writer: u8) -> Proxy {
         let topology = topology(1);
-        let links: Vec<Link> =
-            self.nodes.iter().map(|node| Link(Arc::new((Arc::clone(node), AtomicBool::new(false))))).collect();
+        let way = |node| Way { node: Arc::clone(node), is_held: AtomicBool::default(), is_cut: AtomicBool::default() };
+        let links: Vec<Link> = self.nodes.iter().map(|node| Link(Arc::new(way(node)))).collect();
         let by_name = topology.nodes().zip(&links).map(|(node, link)| (node.address.to_string(), link.clone()));
         let connect = Links(by_name.collect());
         let writer = Writer { origin: Origin::new(0, writer), salt: number.wrapping_mul(0x9e37_79b9), seed: SEED };
-        let config = ClusterConfig::new("app");
         let cluster = Cluster::new(config, &topology, Box::new(connect), writer, 1 << 20, Arc::clone(&self.clock));
         Proxy { cluster: cluster.expect("a cluster"), links }
     }
@@ -299,12 +311,46 @@ fn versions_from_the_future_are_neither_taken_nor_learned() {
     let meta = moneta_store::ItemMeta { cas: year.0, ..Default::default() };
     let item = ItemRef { meta, value: moneta_store::Value::whole(&[7; 2 << 20]) };
     let put = Put::Newer { as_of: copies.clock.millis(), base: None };
-    let refused = |ended: Result<Outcome, StoreError>| {
-        ended.is_err_and(|error| error.kind() == moneta_store::ErrorKind::ClockAhead)
-    };
+    let refused = |ended: Result<Outcome, StoreError>| ended.is_err_and(|error| error.kind() == ErrorKind::ClockAhead);
     assert!(refused(pollster::block_on(proxy.begin(&key, Op::Put(&item, put)))));
     assert!(refused(pollster::block_on(proxy.begin(&key, Op::Bury(year)))));
     assert!(matches!(proxy.set(&key, b"value"), Outcome::Written(Written::Stored { .. })));
     assert!(matches!(proxy.set(&other, b"value"), Outcome::Written(Written::Stored { .. })));
     assert_eq!(proxy.get(&key).as_deref(), Some("value"));
+}
+
+/// As of a node whose clock is a day ahead, and that was written to by a client of its own.
+#[test]
+fn what_a_node_shows_from_the_future_is_not_read() {
+    let mut copies = Copies::new();
+    let ahead = Arc::new(Clock::manual(NOW + 86_400));
+    copies.nodes[1] = Arc::new(memory(&ahead, 1, 64 << 20, 1 << 20));
+    let proxy = copies.proxy(1, 1);
+    for number in 0..20 {
+        let name = format!("key{number}");
+        let key = Key::new(name.as_bytes(), SEED);
+        proxy.set(&key, b"value");
+        copies.nodes[1].set(&key, b"of the future", &Write::default()).now().expect("it is stored");
+        assert_eq!(proxy.get(&key).as_deref(), Some("value"), "{name}");
+    }
+}
+
+/// Answered before any copy has taken it, and lost on the way to one, while the others may still take it.
+#[test]
+fn no_copy_is_believed_while_a_write_that_was_answered_may_be_under_way() {
+    let copies = Copies::new();
+    let proxy = copies.proxy_of(ClusterConfig { ack: Ack::None, ..ClusterConfig::new("app") }, 1, 1);
+    let key = Key::new(b"key", SEED);
+    let lacking = || proxy.cluster.route(key.bytes).iter().map(|copy| copy.lacks_write).collect::<Vec<_>>();
+    proxy.set(&key, b"before");
+    assert_eq!(lacking(), [false; 3]);
+    copies.clock.advance_millis(1);
+    proxy.links[0].0.is_cut.store(true, Relaxed);
+    proxy.links[1..].iter().for_each(|link| link.hold(true));
+    let mut set = proxy.begin(&key, Op::Write(b"after", &Write::default()));
+    assert!(poll(&mut set).is_pending());
+    assert_eq!(lacking(), [true; 3]);
+    proxy.links[1..].iter().for_each(|link| link.hold(false));
+    assert!(poll(&mut set).is_ready());
+    assert_eq!(lacking(), [true, false, false]);
 }

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use common::{Nodes, SEED, memory, topology};
-use moneta_cluster::{Ack, Answered, Cluster, ClusterConfig, Connect, Node, NodeStatus, Opened, Writer};
+use moneta_cluster::{Ack, Answered, Cluster, ClusterConfig, Connect, Heard, Node, NodeStatus, Opened, Writer};
 use moneta_memory::Memory;
 use moneta_store::{Clock, Cx, Key, Op, Origin, Step, Store, Visit};
 use moneta_testkit::doubles::{Double, Layer};
@@ -32,20 +32,28 @@ impl Double for Late {
     }
 }
 
-/// Nodes whose answers are counted by the test.
+/// Nodes whose answers are counted by the test, with boards or without.
 #[derive(Clone, Default)]
-struct Counted(Nodes, Arc<Mutex<HashMap<String, Answered>>>);
+struct Counted {
+    nodes: Nodes,
+    answered: Arc<Mutex<HashMap<String, Answered>>>,
+    has_boards: bool,
+}
 
 impl Connect for Counted {
     fn open(&self, node: &Node) -> Result<Opened, Box<dyn Error + Send + Sync>> {
-        let Opened { store, .. } = self.0.open(node)?;
-        let (counted, name) = (Arc::clone(&self.1), node.address.to_string());
+        let Opened { store, .. } = self.nodes.open(node)?;
+        let (counted, name) = (Arc::clone(&self.answered), node.address.to_string());
         let answers = move || counted.lock().get(&name).copied().unwrap_or_default();
         Ok(Opened { store, answers: Some(Box::new(answers)) })
     }
 
     fn time(&self, _: &Node) -> Option<u64> {
         None
+    }
+
+    fn exchange(&self, _: &Node, _: u64, post: Option<(u64, &[u8])>) -> Option<Heard> {
+        self.has_boards.then(|| Heard { is_posted: post.is_some(), ..Heard::default() })
     }
 }
 
@@ -60,11 +68,16 @@ struct World {
 impl World {
     /// Three zones of two nodes each.
     fn new(config: ClusterConfig) -> Self {
+        Self::with(config, false)
+    }
+
+    fn with(config: ClusterConfig, has_boards: bool) -> Self {
         let clock = Arc::new(Clock::manual(1_790_000_000));
-        let (nodes, topology, lateness) = (Counted::default(), topology(2), Arc::<AtomicU64>::default());
+        let nodes = Counted { has_boards, ..Counted::default() };
+        let (topology, lateness) = (topology(2), Arc::<AtomicU64>::default());
         for node in topology.replicas.iter().flat_map(|replica| &replica.nodes) {
             let store = Late(memory(&clock, 0, 64 << 20, 1 << 20), Arc::clone(&lateness));
-            nodes.0.put(node, Arc::new(Layer(store)));
+            nodes.nodes.put(node, Arc::new(Layer(store)));
         }
         let writer = Writer { origin: Origin::new(1, 0), salt: 0, seed: SEED };
         let cluster = Cluster::new(config, &topology, Box::new(nodes.clone()), writer, 1 << 20, Arc::clone(&clock));
@@ -74,12 +87,13 @@ impl World {
     /// A second in which these nodes answered so many requests each, in so many milliseconds each.
     fn second(&self, answers: &[(&str, u64, u64)]) {
         for (name, requests, millis) in answers {
-            let mut counted = self.nodes.1.lock();
+            let mut counted = self.nodes.answered.lock();
             let counted = counted.entry(format!("{name}:11211")).or_default();
             counted.requests += requests;
             counted.time += Duration::from_millis(requests * millis);
         }
         self.clock.advance_millis(1_000);
+        self.cluster.exchange(1);
         pollster::block_on(self.cluster.maintain());
     }
 
@@ -198,4 +212,18 @@ fn no_more_are_ejected_than_a_zone_and_the_rule_of_writes_can_spare() {
         world.second(&but(&[("b0", 100, 1000), ("c0", 100, 1000)]));
     }
     assert_eq!(world.slow().len(), 1, "two of three copies are left: {:?}", world.slow());
+}
+
+/// Both were found to be slow in one round, and others were asked whether that is the way to them.
+#[test]
+fn of_two_slow_nodes_that_writes_cannot_both_spare_one_is_ejected() {
+    let world = World::with(ClusterConfig::new("app"), true);
+    for _ in 0..2 {
+        world.second(&but(&[("b0", 100, 1000), ("c0", 100, 1000)]));
+    }
+    assert!(world.slow().is_empty(), "others are asked");
+    for _ in 0..3 {
+        world.second(&but(&[("b0", 100, 1000), ("c0", 100, 1000)]));
+        assert!(world.slow().len() <= 1, "{:?}", world.slow());
+    }
 }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
 use moneta_cluster::{Cluster, ClusterConfig, Connect, Node, Opened, Replica, RingKind, Topology, Writer};
 use moneta_memory::{Memory, MemoryConfig};
-use moneta_store::request::{Exptime, Write};
+use moneta_store::request::{Delete, Exptime, Write};
 use moneta_store::versions::Versioning;
 use moneta_store::{
     Calls, Clock, Cx, ErrorKind, ItemMeta, ItemRef, Key, KeyHash, Op, Origin, Outcome, Put, Step, Store, StoreError,
@@ -70,10 +70,11 @@ pub fn cluster(config: ClusterConfig, topology: &Topology, nodes: &Nodes, writer
 #[derive(Clone)]
 pub struct Away(Arc<(Memory, AtomicU8)>);
 
-/// It answers; no connection to it comes up; what is sent to it gets lost.
+/// It answers; no connection to it comes up; what is sent to it gets lost, or all of that but reads.
 const THERE: u8 = 0;
 const AWAY: u8 = 1;
 const SILENT: u8 = 2;
+const READING: u8 = 3;
 
 impl Double for Away {
     type Inner = Memory;
@@ -86,6 +87,9 @@ impl Double for Away {
         match self.0.1.load(Relaxed) {
             AWAY => Step::Done(Err(StoreError::new(ErrorKind::Unreachable, "away").not_sent())),
             SILENT => Step::Done(Err(StoreError::new(ErrorKind::Timeout, "silent"))),
+            READING if !matches!(op, Op::Read(_) | Op::Peek) => {
+                Step::Done(Err(StoreError::new(ErrorKind::Timeout, "silent")))
+            }
             _ => self.0.0.call(cx, key, op, out),
         }
     }
@@ -99,6 +103,11 @@ impl Away {
     /// From now on what is sent to it gets lost: whether it took that is not known.
     pub fn is_silent(&self) {
         self.0.1.store(SILENT, Relaxed);
+    }
+
+    /// From now on it answers reads, and all else that is sent to it gets lost.
+    pub fn answers_reads(&self) {
+        self.0.1.store(READING, Relaxed);
     }
 
     /// The version that it holds of a key.
@@ -128,6 +137,11 @@ impl Away {
     /// Sets a key on this node alone.
     pub fn plant(&self, key: &str) {
         self.0.0.set(&Key::new(key.as_bytes(), SEED), b"value", &Write::default()).now().expect("it stores");
+    }
+
+    /// Deletes a key on this node alone.
+    pub fn delete(&self, key: &str) {
+        self.0.0.delete(&Key::new(key.as_bytes(), SEED), &Delete::default()).now().expect("it deletes");
     }
 
     pub fn holds(&self, key: &str) -> bool {
