@@ -3,7 +3,7 @@
 use std::io;
 
 use moneta_bulk::BulkError;
-use moneta_feed::{Gap, PumpError, SinkError};
+use moneta_feed::{Gap, SinkError};
 use moneta_segments::SegmentError;
 use moneta_store::StoreError;
 
@@ -33,17 +33,9 @@ pub enum BackupError {
     /// What was asked for is not there, or does not fit.
     #[error("{0}")]
     Refused(String),
-    /// A server does not answer, or cannot do what is asked of it.
+    /// A server does not answer, or cannot do what is asked of it; or the pump stopped.
     #[error("{0}")]
     Server(#[from] BulkError),
-    /// The pump stopped.
-    #[error("{what}: {source}")]
-    Pump {
-        /// Between what.
-        what: String,
-        /// Why.
-        source: PumpError,
-    },
     /// A target does not take what it is sent.
     #[error("{target}: {source}")]
     Target {

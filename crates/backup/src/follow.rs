@@ -5,9 +5,9 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use moneta_bulk::{Counters, Watch};
+use moneta_bulk::{BulkError, Counters, Watch};
 use moneta_feed::{
-    Begin, Change, Gap, GapCause, Mark, Owner, Pump, PumpError, Rate, Settings, Sink, SinkError, Source, SourceError,
+    Begin, Change, Gap, GapCause, Mark, Owner, Pump, PumpError, Rate, Settings, Sink, Source, SourceError,
 };
 use moneta_store::Version;
 
@@ -81,7 +81,7 @@ impl Run<'_> {
         let RunOwner { gap, is_done, why, .. } = owner;
         self.watch.progress(self.counters.counts());
         let ended = match ended {
-            Err(source) => Err(why.unwrap_or_else(|| self.failed(source))),
+            Err(source) => Err(why.unwrap_or_else(|| BulkError::of_pump(self.from, source).into())),
             Ok(()) => Ok(match gap {
                 Some(gap) => Ended::Gap(gap),
                 None if !is_done && self.is_stopped() => Ended::Stopped,
@@ -89,18 +89,6 @@ impl Run<'_> {
             }),
         };
         (pump.into_sink(), ended)
-    }
-
-    /// What the archive does not take is no fault of the source.
-    fn failed(&self, source: PumpError) -> BackupError {
-        let pump = |source| BackupError::Pump { what: self.from.to_owned(), source };
-        match source {
-            PumpError::Sink(SinkError::Io(error)) => match error.downcast() {
-                Ok(error) => BackupError::Segments(error),
-                Err(error) => pump(SinkError::Io(error).into()),
-            },
-            source => pump(source),
-        }
     }
 
     fn is_stopped(&self) -> bool {

@@ -10,10 +10,10 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use moneta_bulk::target::TargetSink;
-use moneta_bulk::{Counters, Counts, Place, Server, WalkSource, Watch, Which, Written};
+use moneta_bulk::{BulkError, Counters, Counts, Place, Server, WalkSource, Watch, Which, Written};
 use moneta_client::wire::blocking::Dialogue;
 use moneta_client::wire::{Answer, Request, Verb};
-use moneta_feed::{Begin, Change, Line, Next, Pace, Set, Sink, SinkError, Source, SourceError};
+use moneta_feed::{Begin, Change, Durable, Line, Next, Pace, Set, Sink, SinkError, Source, SourceError, Word};
 use moneta_item::{Origin, Version};
 use moneta_segments::Archive;
 use moneta_store::versions::Floor;
@@ -110,6 +110,7 @@ pub(crate) fn restore_points(
     }
     let all = || targets.iter().flat_map(|target| &target.servers);
     let region = if config.rolls_back { Server::common_region(all(), config.region)? } else { 0 };
+    let mut durable = Durable::of(all().map(|server| server.endpoint.clone()));
     // Read to the end before anything goes: a damaged segment leaves the targets as they are.
     let reading = Reading { prefix: config.prefix.clone(), value_max: config.value_max };
     let mut states = Vec::new();
@@ -154,6 +155,17 @@ pub(crate) fn restore_points(
     }
     writer.settle()?;
     watch.progress(restored.read);
+    durable.note(());
+    match durable.finish(|| watch.should_stop()) {
+        Some(Word::Durable(_)) => {}
+        Some(Word::Lost(node, _)) => {
+            return Err(BackupError::Refused(format!(
+                "{node} was started anew in the middle of this, and may lack what it was given last: restore again"
+            )));
+        }
+        None if watch.should_stop() => is_stopped = true,
+        None => return Err(BulkError::NotDurable.into()),
+    }
     targets.iter().flat_map(|target| &target.servers).try_for_each(Server::check_life)?;
     restored.done = !is_stopped;
     let all = written(&targets);

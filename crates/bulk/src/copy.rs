@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use moneta_feed::{Begin, Change, FeedPlace, Mark, NodeSource, Sink, SinkError};
+use moneta_feed::{Begin, FeedPlace, NodeSource};
 use moneta_net::Endpoint;
 use serde::Serialize;
 
@@ -11,13 +11,13 @@ use crate::beside::Beside;
 use crate::dump::feed_request;
 use crate::error::BulkError;
 use crate::governor::RateConfig;
-use crate::lives::Lives;
 use crate::metered::{Metered, Moment};
-use crate::passage::{Checkpoint, Ended, Gaps, Passage};
+use crate::nodes::Nodes;
+use crate::passage::{Ended, Gaps, Passage};
 use crate::populating::{CLOCKS, ON_THE_WAY};
 use crate::server::Server;
 use crate::stages::Phases;
-use crate::target::{Place, TargetSink, Written};
+use crate::target::{Place, Written};
 use crate::throttle::Throttle;
 use crate::walk::WalkSource;
 use crate::watch::{Counters, Counts, Watch};
@@ -165,7 +165,7 @@ struct Job<'a> {
 impl Job<'_> {
     fn passage<'p>(&'p self, from: &'p str, counters: &'p Counters, gaps: Gaps) -> Passage<'p> {
         let failures = if gaps == Gaps::End { self.config.failures } else { Some(FAILURES) };
-        Passage { watch: self.watch, counters, from, gaps, failures, ends: &self.ends }
+        Passage { watch: self.watch, counters, from, gaps, failures, ends: &self.ends, is_list: false }
     }
 
     fn feed(&self, source: &Server, follow: bool, counters: &Counters) -> Metered<NodeSource> {
@@ -178,9 +178,8 @@ impl Job<'_> {
         if follow { source.keeping_up() } else { source }
     }
 
-    fn sink(&self) -> Result<Copying, BulkError> {
-        let target = TargetSink::new(&self.config.to, self.targets)?;
-        Ok(Copying { target, end: None, lives: Lives::of(self.targets) })
+    fn sink(&self) -> Result<Nodes, BulkError> {
+        Nodes::new(&self.config.to, self.targets)
     }
 
     /// All of one source. True: all that it held was read.
@@ -204,7 +203,7 @@ impl Job<'_> {
         if !is_read {
             return self.list(source, sink);
         }
-        let from = sink.end.take().and_then(|end| end.cursor.parse().ok());
+        let from = sink.end().and_then(|end| end.cursor.parse().ok());
         if self.config.follow {
             let place = from.map_or_else(|| source.cursor(), Ok)?;
             self.watch.note(&format!("{name}: {COPIED}"));
@@ -215,7 +214,7 @@ impl Job<'_> {
 
     /// All of one source by the list of its keys, and beside it what changes from before that on: a node in RAM does not remember that
     /// until the list is done.
-    fn list(&self, source: &Server, sink: Copying) -> Result<(bool, Written), BulkError> {
+    fn list(&self, source: &Server, sink: Nodes) -> Result<(bool, Written), BulkError> {
         let name = source.name();
         let (which, value_max) = (self.config.which.clone(), self.config.value_max);
         let walk = WalkSource::new(source.endpoint.clone(), which, value_max, self.base.clone());
@@ -236,7 +235,7 @@ impl Job<'_> {
                     followed
                 })
             });
-            let passage = self.passage(&name, &self.base, Gaps::Pass);
+            let passage = Passage { is_list: true, ..self.passage(&name, &self.base, Gaps::Pass) };
             let (sink, ended) = passage.run(walk, sink, Begin::Since(0), false);
             match &ended {
                 Ok(Ended::Over) if self.config.follow => {
@@ -255,13 +254,7 @@ impl Job<'_> {
     }
 
     /// What changes at one source from a place on, until it is stopped.
-    fn follow(
-        &self,
-        source: &Server,
-        place: FeedPlace,
-        sink: Copying,
-        watch: &dyn Watch,
-    ) -> Result<Copying, BulkError> {
+    fn follow(&self, source: &Server, place: FeedPlace, sink: Nodes, watch: &dyn Watch) -> Result<Nodes, BulkError> {
         let name = source.name();
         let passage = Passage { watch, ..self.passage(&name, &self.changes, Gaps::End) };
         let (sink, ended) = passage.run(self.feed(source, true, &self.changes), sink, Begin::Cursor(place), true);
@@ -269,34 +262,5 @@ impl Job<'_> {
             Ended::Gap(gap) => Err(BulkError::Gap { server: name, gap }),
             Ended::Over | Ended::Stopped => Ok(sink),
         }
-    }
-}
-
-/// Nodes as the end of a run.
-struct Copying {
-    target: TargetSink,
-    /// How far it is.
-    end: Option<Mark>,
-    lives: Lives,
-}
-
-impl Sink for Copying {
-    fn take(&mut self, changes: Vec<Change>) -> Result<(), SinkError> {
-        self.target.take(changes)
-    }
-
-    fn settle(&mut self) -> Result<(), SinkError> {
-        self.target.settle()
-    }
-
-    fn take_lacks(&mut self) -> bool {
-        self.target.take_lacks()
-    }
-}
-
-impl Checkpoint for Copying {
-    fn reached(&mut self, mark: &Mark) -> Result<(), BulkError> {
-        self.end = Some(mark.clone());
-        self.lives.look()
     }
 }

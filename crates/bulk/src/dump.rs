@@ -175,7 +175,7 @@ impl Job<'_> {
 
     fn passage<'p>(&'p self, counters: &'p Counters, gaps: Gaps, ends: &'p AtomicBool) -> Passage<'p> {
         let failures = if gaps == Gaps::End { self.config.failures } else { Some(FAILURES) };
-        Passage { watch: self.watch, counters, from: &self.name, gaps, failures, ends }
+        Passage { watch: self.watch, counters, from: &self.name, gaps, failures, ends, is_list: false }
     }
 
     fn feed(&self, follow: bool, counters: &Counters) -> Metered<NodeSource> {
@@ -381,9 +381,9 @@ impl Sink for ChainEnd {
 }
 
 impl Checkpoint for ChainEnd {
-    fn reached(&mut self, mark: &Mark) -> Result<(), BulkError> {
+    fn reached(&mut self, mark: &Mark) -> Result<Option<u64>, BulkError> {
         self.commit(mark)?;
         self.last = Some(mark.clone());
-        Ok(())
+        Ok(Some(mark.watermark))
     }
 }

@@ -3,7 +3,7 @@
 use std::io;
 
 use moneta_client::wire::blocking::DialogueError;
-use moneta_feed::{CursorError, Gap, PumpError, SourceError};
+use moneta_feed::{CursorError, DURABLE_WITHIN, Gap, PumpError, SinkError, SourceError};
 use moneta_segments::SegmentError;
 
 /// Why items are not moved, or not further.
@@ -32,6 +32,12 @@ pub enum BulkError {
         /// Its address.
         server: String,
     },
+    /// Nodes have not brought to their devices what they were given.
+    #[error(
+        "a node has not brought what it was given to its device within {} seconds: a crash would take that from it",
+        DURABLE_WITHIN.as_secs()
+    )]
+    NotDurable,
     /// Segments cannot be read or written.
     #[error("{0}")]
     Segments(#[from] SegmentError),
@@ -66,7 +72,20 @@ pub enum BulkError {
     System(#[from] io::Error),
 }
 
+/// What an archive does not take is its own fault, wherever the pump hears of it.
 impl BulkError {
+    /// Of a pump from `what`.
+    pub fn of_pump(what: &str, source: PumpError) -> Self {
+        let pump = |source| Self::Pump { what: what.to_owned(), source };
+        match source {
+            PumpError::Sink(SinkError::Io(error)) => match error.downcast() {
+                Ok(error) => Self::Segments(error),
+                Err(error) => pump(SinkError::Io(error).into()),
+            },
+            source => pump(source),
+        }
+    }
+
     /// Whether files were changed since they were written, or are missing: to read them again does not help.
     pub fn is_damage(&self) -> bool {
         matches!(

@@ -19,7 +19,7 @@
 //! | [`metered`] | a source whose changes are counted, and trimmed |
 //! | [`create`], [`target`] | where items go: nodes, each key to its own |
 //! | [`throttle`], [`law`], [`governor`] | how fast a job goes, and who is to make it go slower |
-//! | `lives` | whether targets still have what they were given |
+//! | `lives`, `nodes` | whether targets still have what they were given, and would after a crash |
 //! | [`stages`] | where its time goes |
 //! | `passage`, `beside` | one run of the pump, and one beside another |
 //! | `populating`, `share` | several processes that populate from one archive |
@@ -37,6 +37,7 @@ pub mod law;
 mod lives;
 pub mod metered;
 mod moment;
+mod nodes;
 mod passage;
 pub mod populate;
 mod populating;

@@ -50,9 +50,14 @@ impl Lives {
     /// # Errors
     /// Which one has begun anew.
     pub(crate) fn look(&mut self) -> Result<(), BulkError> {
-        if self.looked.elapsed() < LOOK_EVERY {
-            return Ok(());
-        }
+        if self.looked.elapsed() < LOOK_EVERY { Ok(()) } else { self.look_now() }
+    }
+
+    /// Looks at once.
+    ///
+    /// # Errors
+    /// As [`Lives::look`].
+    pub(crate) fn look_now(&mut self) -> Result<(), BulkError> {
         self.looked = Instant::now();
         let is_other = |ended: &BulkError| matches!(ended, BulkError::BegunAnew { .. });
         let other = self.servers.iter().filter_map(|server| server.check_life().err()).find(is_other);

@@ -12,7 +12,7 @@ use moneta_feed::{
 use moneta_store::Version;
 
 use crate::error::BulkError;
-use crate::stages::{Lap, Meter};
+use crate::stages::{For, Lap, Meter, waiting};
 use crate::watch::{Counters, Watch};
 
 /// Changes that are handed to a sink at once.
@@ -28,11 +28,29 @@ const RETRY: Duration = Duration::from_secs(1);
 
 /// A sink that keeps how far it is.
 pub(crate) trait Checkpoint: Sink {
-    /// Everything before this mark has ended.
+    /// Everything before this mark has ended. Tells the watermark up to which the sink would not lose that in a crash, if that is
+    /// another one now.
     ///
     /// # Errors
     /// Why that cannot be kept.
-    fn reached(&mut self, mark: &Mark) -> Result<(), BulkError>;
+    fn reached(&mut self, mark: &Mark) -> Result<Option<u64>, BulkError>;
+
+    /// A run begins, of another source than that of before.
+    fn begin(&mut self) {}
+
+    /// The source has no more, and what it told has ended: waits, unless `is_over`, until the sink would not lose that in a crash. What
+    /// it has lost by then it lacks.
+    ///
+    /// # Errors
+    /// If it does not come to that.
+    fn ended(&mut self, _is_over: &dyn Fn() -> bool) -> Result<(), BulkError> {
+        Ok(())
+    }
+
+    /// It lacks something: what came after this mark is to be told again; `None`: all of this run. Also why, for people.
+    fn goes_back(&mut self) -> (Option<&Mark>, String) {
+        (None, String::new())
+    }
 }
 
 /// How a run ended that did not fail.
@@ -68,6 +86,8 @@ pub(crate) struct Passage<'a> {
     pub(crate) failures: Option<u32>,
     /// Set when another part of the job has ended in a way that ends this one.
     pub(crate) ends: &'a AtomicBool,
+    /// The source cannot be begun but at its begin.
+    pub(crate) is_list: bool,
 }
 
 impl Passage<'_> {
@@ -75,7 +95,7 @@ impl Passage<'_> {
     pub(crate) fn run<S: Source, K: Checkpoint>(
         self,
         source: S,
-        sink: K,
+        mut sink: K,
         place: Begin,
         follows: bool,
     ) -> (K, Result<Ended, BulkError>) {
@@ -85,14 +105,17 @@ impl Passage<'_> {
             follows,
             filter: None,
             needed: 0,
-            margin: None,
+            // Where it goes back to, its owner says.
+            margin: Some(0),
             large: None,
             large_bytes: usize::MAX,
         };
+        sink.begin();
         let sink = Given { sink, meter: self.counters.meter().clone(), given: (0, 0) };
         let mut pump = Pump::new(source, sink, settings, Rate::default(), place, 0);
         let mut owner = RunOwner {
             passage: &self,
+            start: place,
             follows,
             gap: None,
             failed: 0,
@@ -106,24 +129,12 @@ impl Passage<'_> {
         owner.tell();
         let RunOwner { gap, why, .. } = owner;
         let ended = match (ended, gap) {
-            (Err(source), _) => Err(why.unwrap_or_else(|| self.failed(source))),
+            (Err(source), _) => Err(why.unwrap_or_else(|| BulkError::of_pump(self.from, source))),
             (Ok(()), Some(gap)) => Ok(Ended::Gap(gap)),
             (Ok(()), None) if self.is_stopped() => Ok(Ended::Stopped),
             (Ok(()), None) => Ok(Ended::Over),
         };
         (pump.into_sink().sink, ended)
-    }
-
-    /// What an archive does not take is no fault of the source.
-    fn failed(&self, source: PumpError) -> BulkError {
-        let pump = |source| BulkError::Pump { what: self.from.to_owned(), source };
-        match source {
-            PumpError::Sink(SinkError::Io(error)) => match error.downcast() {
-                Ok(error) => BulkError::Segments(error),
-                Err(error) => pump(SinkError::Io(error).into()),
-            },
-            source => pump(source),
-        }
     }
 
     fn is_stopped(&self) -> bool {
@@ -141,6 +152,7 @@ impl Passage<'_> {
 
 struct RunOwner<'a, 'p> {
     passage: &'a Passage<'p>,
+    start: Begin,
     follows: bool,
     gap: Option<Gap>,
     /// Failures in a row.
@@ -162,6 +174,14 @@ impl RunOwner<'_, '_> {
         counters.meter().lap(&mut self.lap.borrow_mut());
         watch.progress(counters.counts());
         watch.stages(&counters.stages());
+    }
+
+    fn or_why<T>(&mut self, ended: Result<T, BulkError>) -> Result<T, PumpError> {
+        ended.map_err(|error| {
+            let text = error.to_string();
+            self.why = Some(error);
+            PumpError::Owner(text)
+        })
     }
 }
 
@@ -189,11 +209,8 @@ impl<K: Checkpoint> Owner<Given<K>> for RunOwner<'_, '_> {
             self.passage.watch.note(&format!("{} answers again", self.passage.from));
             self.failed = 0;
         }
-        if let Err(error) = sink.reached(mark) {
-            let text = error.to_string();
-            self.why = Some(error);
-            return Err(PumpError::Owner(text));
-        }
+        let reached = sink.reached(mark);
+        let watermark = self.or_why(reached)?;
         if self.follows {
             if self.passage.counters.take_raised() && !std::mem::replace(&mut self.raised, true) {
                 let from = self.passage.from;
@@ -201,9 +218,24 @@ impl<K: Checkpoint> Owner<Given<K>> for RunOwner<'_, '_> {
                     .watch
                     .note(&format!("{from}: changes come faster than the rate allows: they are read faster"));
             }
-            self.passage.watch.reached(mark.watermark);
+            if let Some(watermark) = watermark {
+                self.passage.watch.reached(watermark);
+            }
         }
         Ok(())
+    }
+
+    fn ended(&mut self, Given { sink, .. }: &mut Given<K>) -> Result<(), PumpError> {
+        let passage = self.passage;
+        let ended = waiting(For::Target, || sink.ended(&|| passage.is_stopped()));
+        self.or_why(ended)
+    }
+
+    fn goes_back(&mut self, Given { sink, .. }: &mut Given<K>) -> Option<Begin> {
+        let (mark, why) = sink.goes_back();
+        self.passage.watch.note(&why);
+        let place = mark.filter(|_| !self.passage.is_list).and_then(|mark| mark.cursor.parse().ok());
+        Some(place.map_or(self.start, Begin::Cursor))
     }
 
     /// Sources pass over what is too large.

@@ -13,12 +13,12 @@ use crate::dump::{BASE, CHANGES};
 use crate::error::BulkError;
 use crate::lives::KnownLives;
 use crate::metered::Moment;
+use crate::nodes::{Keep, Nodes};
 use crate::passage::Ended;
-use crate::populating::{Job, Keep, PopulateConfig, Populated, Populating, check};
+use crate::populating::{Job, PopulateConfig, Populated, check};
 use crate::server::Server;
 use crate::share;
 use crate::stages::{Phases, Timed};
-use crate::target::TargetSink;
 use crate::watch::{Counters, Watch};
 
 /// How often a base that is not done is looked at.
@@ -64,7 +64,7 @@ fn of_cachemover(job: &Job<'_>, files: Vec<String>) -> Result<Populated, BulkErr
     let counters = Counters::default();
     let archive = Arc::clone(job.archive);
     let source = CachemoverSource::new(archive, files, config.value_max, config.any_sum, counters.clone())?;
-    let sink = Populating::new(TargetSink::new(&config.place, job.servers)?, job.servers);
+    let sink = Nodes::new(&config.place, job.servers)?;
     let (sink, ended) = job.pass_on(source, false, Begin::Since(0), Moment::Current, &counters, sink);
     let (base, written) = (counters.counts(), sink.target.written());
     let done = ended? == Ended::Over;
@@ -93,8 +93,8 @@ fn alone(job: &Job<'_>) -> Result<Populated, BulkError> {
         warn(&done, &changes, watch);
     }
     let keep = file.map(|mut file| Box::new(move |kept: &Kept| Ok(file.keep(kept.clone())?)) as Keep);
-    let target = TargetSink::new(&config.place, servers)?;
-    let mut sink = Populating { keep, ..Populating::new(target, servers) };
+    let mut sink = Nodes::new(&config.place, servers)?;
+    sink.keep = keep;
     let mut populated = Populated::default();
     let from = match start {
         Start::Base(from) => {

@@ -4,18 +4,18 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use moneta_feed::{Begin, Change, Kept, Mark, Sink, SinkError, Source};
+use moneta_feed::{Begin, Source};
 use moneta_segments::{Archive, Chain, ChainSource, Pulse};
 use serde::Serialize;
 
 use crate::error::BulkError;
 use crate::governor::RateConfig;
-use crate::lives::Lives;
 use crate::metered::{Metered, Moment};
-use crate::passage::{Checkpoint, Ended, Gaps, Passage};
+use crate::nodes::Nodes;
+use crate::passage::{Ended, Gaps, Passage};
 use crate::server::Server;
 use crate::stages::Phases;
-use crate::target::{Place, TargetSink, Written};
+use crate::target::{Place, Written};
 use crate::throttle::Throttle;
 use crate::watch::{Counters, Counts, Watch};
 use crate::which::Which;
@@ -135,8 +135,8 @@ impl Job<'_> {
         from: Begin,
         moment: Moment,
         counters: &Counters,
-        sink: Populating,
-    ) -> (Populating, Result<Ended, BulkError>) {
+        sink: Nodes,
+    ) -> (Nodes, Result<Ended, BulkError>) {
         let source = ChainSource::new(chain, follows, self.block_max());
         let source = if self.config.strict { source } else { source.as_recorded() };
         self.pass_on(source, follows, from, moment, counters, sink)
@@ -150,8 +150,8 @@ impl Job<'_> {
         from: Begin,
         moment: Moment,
         counters: &Counters,
-        sink: Populating,
-    ) -> (Populating, Result<Ended, BulkError>) {
+        sink: Nodes,
+    ) -> (Nodes, Result<Ended, BulkError>) {
         let nothing = AtomicBool::new(false);
         let passage = Passage {
             watch: self.watch,
@@ -160,6 +160,7 @@ impl Job<'_> {
             gaps: Gaps::Pass,
             failures: (!follows).then_some(FAILURES),
             ends: &nothing,
+            is_list: false,
         };
         let source =
             Metered::new(source, self.config.which.clone(), moment, counters.clone()).throttled(&self.throttle);
@@ -181,44 +182,4 @@ pub(crate) fn check(servers: &[Server], follow: bool, is_listed: bool) -> Result
         );
     }
     Ok(())
-}
-
-/// Keeps how far a run is.
-pub(crate) type Keep = Box<dyn FnMut(&Kept) -> Result<(), BulkError> + Send>;
-
-/// Nodes as the end of a run.
-pub(crate) struct Populating {
-    pub(crate) target: TargetSink,
-    pub(crate) keep: Option<Keep>,
-    pub(crate) lives: Lives,
-}
-
-impl Populating {
-    pub(crate) fn new(target: TargetSink, servers: &[Server]) -> Self {
-        Self { target, keep: None, lives: Lives::of(servers) }
-    }
-}
-
-impl Sink for Populating {
-    fn take(&mut self, changes: Vec<Change>) -> Result<(), SinkError> {
-        self.target.take(changes)
-    }
-
-    fn settle(&mut self) -> Result<(), SinkError> {
-        self.target.settle()
-    }
-
-    fn take_lacks(&mut self) -> bool {
-        self.target.take_lacks()
-    }
-}
-
-impl Checkpoint for Populating {
-    fn reached(&mut self, mark: &Mark) -> Result<(), BulkError> {
-        self.lives.look()?;
-        match &mut self.keep {
-            Some(keep) => keep(&Kept { cursor: mark.cursor.clone(), watermark: mark.watermark }),
-            None => Ok(()),
-        }
-    }
 }

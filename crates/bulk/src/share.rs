@@ -15,16 +15,17 @@ use std::sync::Arc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use moneta_feed::{Begin, Kept};
+use moneta_feed::{Begin, Durable, Kept, Word};
 use moneta_segments::{Archive, Chain, Claim, Claims, Created, Done, SegmentError, Taken};
 use serde::Serialize;
 
 use crate::dump::{BASE, CHANGES};
 use crate::error::BulkError;
 use crate::lives::KnownLives;
+use crate::nodes::Nodes;
 use crate::passage::Ended;
-use crate::populating::{FAILURES, Job, Populated, Populating, Share, check};
-use crate::target::{TargetSink, Written};
+use crate::populating::{FAILURES, Job, Populated, Share, check};
+use crate::target::Written;
 use crate::watch::Counters;
 
 /// How often it is looked whether there is something to do.
@@ -60,9 +61,19 @@ pub(crate) fn populate(job: &Job<'_>, share: &Share) -> Result<Populated, BulkEr
     }
     let claims = join().map_err(|error| SegmentError::Archive { name: folder.clone(), source: error })?;
     check_lives(job, &folder)?;
-    let target = TargetSink::new(&job.config.place, job.servers)?;
-    let sink = Some(Populating::new(target, job.servers));
-    let mut sharing = Sharing { job, folder, claims, sink, counters: Counters::default(), listed: None, segments: 0 };
+    let mut sink = Nodes::new(&job.config.place, job.servers)?;
+    sink.ends_at_once = true;
+    let mut sharing = Sharing {
+        job,
+        folder,
+        claims,
+        sink: Some(sink),
+        durable: Durable::of(job.config.place.nodes.iter().cloned()),
+        again: Vec::new(),
+        counters: Counters::default(),
+        listed: None,
+        segments: 0,
+    };
     job.watch.phase(&format!("base, shared as {}", share.name), None);
     let done = sharing.base();
     let mut populated = Populated { base: sharing.counters.counts(), ..Populated::default() };
@@ -124,12 +135,23 @@ fn machine() -> String {
     format!("{}-{}", name.trim(), std::process::id())
 }
 
+/// A segment that is at its target.
+#[derive(Debug)]
+struct Segment {
+    claim: Claim,
+    written: Written,
+}
+
 struct Sharing<'a> {
     job: &'a Job<'a>,
     folder: String,
     claims: Claims,
     /// `None` while a passage has it, and after one that failed.
-    sink: Option<Populating>,
+    sink: Option<Nodes>,
+    /// Segments that are at their target, until they are on its devices, too.
+    durable: Durable<Segment>,
+    /// What a node may have lost.
+    again: Vec<Claim>,
     counters: Counters,
     /// The base is one by a list of keys; `None`: it has no segment yet.
     listed: Option<bool>,
@@ -160,10 +182,24 @@ impl Sharing<'_> {
                 looked => looked?,
             }
             let tasks: Vec<String> = base.segments().iter().map(|segment| segment.segment.clone()).collect();
-            match self.claims.take(&tasks).map_err(|error| self.failed(error))? {
+            let taken = match self.again.pop() {
+                Some(claim) => Taken::Claim(claim),
+                None => self.claims.take(&tasks).map_err(|error| self.failed(error))?,
+            };
+            match taken {
                 Taken::Claim(claim) => {
                     if !self.segment(&base, claim)? {
                         return Ok(None);
+                    }
+                    let word = self.durable.look();
+                    self.hear(word)?;
+                }
+                Taken::AllDone | Taken::Nothing if self.durable.waits() => {
+                    let watch = self.job.watch;
+                    match self.durable.finish(|| watch.should_stop()) {
+                        Some(word) => self.hear(word)?,
+                        None if watch.should_stop() => return Ok(None),
+                        None => return Err(BulkError::NotDurable),
                     }
                 }
                 Taken::AllDone if base.done().is_some() => break,
@@ -188,7 +224,7 @@ impl Sharing<'_> {
         Ok(())
     }
 
-    /// All of a segment; false: its user ended it.
+    /// All of a segment, which is then at its target; false: its user ended it.
     fn segment(&mut self, base: &Chain, claim: Claim) -> Result<bool, BulkError> {
         let Some(segment) = base.segments().iter().find(|segment| segment.segment == claim.task) else {
             return Ok(true);
@@ -203,12 +239,30 @@ impl Sharing<'_> {
             return Ok(false);
         }
         self.job.check_lives()?;
-        let said = Said { holder: self.claims.holder(), written };
-        let said = serde_json::to_vec(&said).map_err(|error| self.failed(error.into()))?;
-        self.claims.done(claim, &said).map_err(|error| self.failed(error))?;
-        self.segments += 1;
-        self.claims.tell(format!("{} segments", self.segments));
+        self.durable.note(Segment { claim, written });
         Ok(true)
+    }
+
+    /// Segments are done that are durable; what a node may have lost is done again.
+    fn hear(&mut self, word: Word<Segment>) -> Result<(), BulkError> {
+        match word {
+            Word::Durable(segments) => {
+                for Segment { claim, written } in segments {
+                    let said = Said { holder: self.claims.holder(), written };
+                    let said = serde_json::to_vec(&said).map_err(|error| self.failed(error.into()))?;
+                    self.claims.done(claim, &said).map_err(|error| self.failed(error))?;
+                    self.segments += 1;
+                }
+                self.claims.tell(format!("{} segments", self.segments));
+            }
+            Word::Lost(node, segments) => {
+                self.job.check_lives()?;
+                let count = segments.len();
+                self.job.watch.note(&format!("{node} was started anew: {count} segments are written again"));
+                self.again.extend(segments.into_iter().map(|segment| segment.claim));
+            }
+        }
+        Ok(())
     }
 
     /// Refuses a base that was begun anew after some of it was written: what was deleted between, nothing tells.
@@ -259,12 +313,14 @@ impl Sharing<'_> {
             None => Begin::Since(0),
         };
         let Some(mut sink) = self.sink.take() else { return Ok(()) };
-        let (archive, mut kept) = (Arc::clone(self.job.archive), Instant::now());
+        sink.ends_at_once = false;
+        let (archive, mut kept, mut before) = (Arc::clone(self.job.archive), Instant::now(), String::new());
         sink.keep = Some(Box::new(move |mark: &Kept| {
-            if kept.elapsed() < KEEP_EVERY {
+            if kept.elapsed() < KEEP_EVERY || mark.cursor == before {
                 return Ok(());
             }
             kept = Instant::now();
+            before.clone_from(&mark.cursor);
             let write = || {
                 let mut file = archive.begin(&place)?;
                 file.write_all(mark.cursor.as_bytes())?;

@@ -6,6 +6,7 @@
 pub mod apply;
 mod codec;
 mod cursor;
+mod durable;
 mod file;
 mod gate;
 pub mod json;
@@ -23,6 +24,7 @@ pub mod text;
 
 pub use codec::{Codec, Compressor};
 pub use cursor::{CursorError, CursorFile, Kept};
+pub use durable::{DURABLE_WITHIN, Durable, Process, Word};
 pub use file::FileSource;
 pub use gate::Gate;
 pub use log::{LogSource, horizon};

@@ -105,8 +105,19 @@ pub trait Owner<K: Sink> {
     /// When the pump is not to go on without the value.
     fn oversized(&mut self, key: Bytes, version: Version) -> Result<Option<Change>, PumpError>;
 
-    /// The sink may lack what it took: it is told again, after a pause that the owner makes.
-    fn goes_back(&mut self) {}
+    /// The source has no more, and all that it told has ended. The sink may still say that it lacks something.
+    ///
+    /// # Errors
+    /// When that cannot count as the end.
+    fn ended(&mut self, _sink: &mut K) -> Result<(), PumpError> {
+        Ok(())
+    }
+
+    /// The sink may lack what it took: it is told again, after a pause that the owner makes, from where this says; `None`: from
+    /// the last watermark less the margin.
+    fn goes_back(&mut self, _sink: &mut K) -> Option<Begin> {
+        None
+    }
 
     /// The source or the sink failed. True: go on from the last mark, which the owner may pause before.
     fn goes_on(&mut self, error: &PumpError) -> bool;
@@ -186,8 +197,7 @@ impl<S: Source, K: Sink> Pump<S, K> {
                 Ok(Ended::Over) => return Ok(()),
                 // Told again from before what the sink may have lost.
                 Ok(Ended::Lacks(from)) => {
-                    owner.goes_back();
-                    self.place = from;
+                    self.place = owner.goes_back(&mut self.sink).unwrap_or(from);
                 }
                 Err(error) if owner.goes_on(&error) => {}
                 Err(error) => return Err(error),
@@ -261,11 +271,14 @@ impl<S: Source, K: Sink> Pump<S, K> {
                         return Ok(ended);
                     }
                     self.sink.settle()?;
-                    let ended = match due.take() {
-                        Some(mark) => self.reach(&Mark { more: false, ..mark }, owner)?,
-                        None => self.look_back(self.watermark),
-                    };
-                    return Ok(ended.unwrap_or(Ended::Over));
+                    let before = self.watermark;
+                    if let Some(mark) = due.take()
+                        && let Some(ended) = self.reach(&Mark { more: false, ..mark }, owner)?
+                    {
+                        return Ok(ended);
+                    }
+                    owner.ended(&mut self.sink)?;
+                    return Ok(self.look_back(before).unwrap_or(Ended::Over));
                 }
             }
             let is_full = batch.changes.len() >= self.settings.batch || batch.bytes >= self.settings.batch_bytes;

@@ -119,7 +119,7 @@ impl Flash {
         let (media, limit) = (devices.all().to_vec(), config.wait_limit);
         let reader = Reader::new(media, config.io, config.io_threads, limit, time, Arc::clone(&reads))?;
         let (shards, identities) = make_shards(devices.shard_bits(), config.index_bytes)?;
-        let clock_now = clock.now();
+        let (clock_now, opened) = (clock.now(), clock.millis());
         let deletes = Deletes::new(&config.versioning, shards.len(), clock.millis());
         let inner = Arc::new(Inner {
             shards,
@@ -141,6 +141,7 @@ impl Flash {
             floors: KnownFloors::new(&state, clock_now),
             deletes,
             from_snapshot: AtomicBool::new(false),
+            opened,
             telling: Telling::default(),
             reclaimer: Threads::default(),
             flusher: Threads::default(),

@@ -53,6 +53,8 @@ pub(crate) struct Inner {
     /// Deletes that are remembered, by shard.
     pub(crate) deletes: Deletes,
     pub(crate) from_snapshot: AtomicBool,
+    /// When it was opened, Unix milliseconds.
+    pub(crate) opened: u64,
     /// What readers of the feed are told beside the log's records.
     pub(crate) telling: Telling,
     pub(crate) reclaimer: Threads,

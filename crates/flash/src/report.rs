@@ -100,6 +100,12 @@ pub struct FlashStats {
     pub recovery_read_bytes: u64,
     /// Whether it began from a snapshot of the index.
     pub from_snapshot: bool,
+    /// When it was opened, Unix milliseconds: with another number it is another process that has it.
+    pub opened: u64,
+    /// Records that were given to the tier since then.
+    pub appended: u64,
+    /// Of these, in their order, so many are on the devices.
+    pub durable: u64,
 }
 
 /// The engine's metrics. Where memcached's extstore has a counterpart, `stats` has its key, with regions for its pages.
@@ -302,6 +308,9 @@ const METRICS: &[Reading<FlashStats>] = &[
         "1 if the index came from the snapshot of a clean stop.",
     )
     .read(|flash| flash.from_snapshot.into()),
+    Metric::only_stats("flash_opened").read(|flash| flash.opened.into()),
+    Metric::only_stats("flash_appended").read(|flash| flash.appended.into()),
+    Metric::only_stats("flash_durable").read(|flash| flash.durable.into()),
 ];
 
 /// The declarations of the engine's metrics.
@@ -428,5 +437,8 @@ impl Inner {
         flash.recovered_regions = read(&counters.recovered_regions);
         flash.recovery_read_bytes = read(&counters.recovery_bytes);
         flash.from_snapshot = self.from_snapshot.load(Ordering::Relaxed);
+        flash.opened = self.opened;
+        flash.durable = self.log.queue.durable();
+        flash.appended = self.log.appended();
     }
 }

@@ -53,6 +53,9 @@ fn numbers() -> FlashStats {
         recovered_regions: 131,
         recovery_read_bytes: 132,
         from_snapshot: true,
+        opened: 150,
+        appended: 151,
+        durable: 152,
         ..FlashStats::default()
     }
 }
@@ -181,6 +184,9 @@ fn stats_tell_the_numbers_in_memcacheds_words_where_it_has_them() {
         ("flash_recovery_read_bytes", 132),
         ("flash_recovery_from_snapshot", 1),
         ("flash_oldest_second", 1_000_000),
+        ("flash_opened", 150),
+        ("flash_appended", 151),
+        ("flash_durable", 152),
     ];
     let samples = numbers().samples();
     let told: BTreeMap<String, &Value> =

@@ -251,12 +251,13 @@ impl<K: Sink> Owner<K> for Reading {
         Ok(Some(Change::Delete { key, version: version.just_below() }))
     }
 
-    fn goes_back(&mut self) {
+    fn goes_back(&mut self, _: &mut K) -> Option<Begin> {
         tracing::warn!(
             node = self.node,
             "nodes here began so lately that they do not create all that is told: it is read once more"
         );
         std::thread::sleep(RETRY);
+        None
     }
 
     fn goes_on(&mut self, error: &PumpError) -> bool {

@@ -2,19 +2,22 @@
 //!
 //! ```text
 //! {"load":1,"files":[…],"mapping":{…}}                                     what is loaded
+//! {"processes":{…}}                                                        these serve the targets: with others what was not durable is lost
 //! {"lives":{…}}                                                            all before is written to these lives of the targets' nodes
 //! {"file":0,"row":0,"version":"…","begun":1795389400000,"bad_bytes":0,"totals":{…}}      a chunk begins here, under this version
-//! {"file":0,"row":10000,…}
+//! {"file":0,"row":10000,…,"since":[0,0]}                                   and a crash of a target may take what came since there
 //! {"end":{…}}                                                              all rows were read; the totals
 //! ```
 //!
 //! A chunk reaches to where the next one begins. A line that was cut short by a loss of power is none.
 
+use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use moneta_bulk::KnownLives;
+use moneta_feed::Process;
 use serde::{Deserialize, Serialize};
 
 use crate::error::LoadError;
@@ -72,6 +75,16 @@ pub struct Chunk {
     pub bad_bytes: u64,
     /// What had become of all rows before it.
     pub totals: Totals,
+    /// Rows before it since this file and row were not on the targets' devices when it began; `None`: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<(usize, u64)>,
+}
+
+impl Chunk {
+    /// Where it begins.
+    pub fn place(&self) -> (usize, u64) {
+        (self.file, self.row)
+    }
 }
 
 /// A line after the first.
@@ -80,6 +93,7 @@ pub struct Chunk {
 enum Step {
     End { end: Totals },
     Lives { lives: KnownLives },
+    Processes { processes: BTreeMap<String, Process> },
     Chunk(Chunk),
 }
 
@@ -93,6 +107,8 @@ pub struct Checkpoint {
     pub end: Option<Totals>,
     /// The lives of the nodes that have all rows of before; `None`: an earlier build noted none.
     pub lives: Option<KnownLives>,
+    /// The processes that served these when the last chunk began.
+    pub processes: BTreeMap<String, Process>,
 }
 
 impl Checkpoint {
@@ -101,7 +117,8 @@ impl Checkpoint {
     /// # Errors
     /// If it is of another load, in use, damaged, or cannot be read or written.
     pub fn open(path: Option<&Path>, plan: &Plan) -> Result<Self, LoadError> {
-        let Some(path) = path else { return Ok(Self { file: None, chunks: Vec::new(), end: None, lives: None }) };
+        let nothing = Self { file: None, chunks: Vec::new(), end: None, lives: None, processes: BTreeMap::new() };
+        let Some(path) = path else { return Ok(nothing) };
         let failed = |source| LoadError::Own { file: path.display().to_string(), source };
         let refused = |why: String| LoadError::Refused(format!("{}: {why}", path.display()));
         let mut file =
@@ -115,7 +132,7 @@ impl Checkpoint {
         file.read_to_end(&mut text).map_err(failed)?;
         let whole = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
         file.set_len(whole as u64).and_then(|()| file.seek(SeekFrom::Start(whole as u64))).map_err(failed)?;
-        let mut checkpoint = Self { file: Some((path.to_owned(), file)), chunks: Vec::new(), end: None, lives: None };
+        let mut checkpoint = Self { file: Some((path.to_owned(), file)), ..nothing };
         let mut lines = text[..whole].split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
         let Some(first) = lines.next() else {
             checkpoint.add(plan)?;
@@ -131,6 +148,7 @@ impl Checkpoint {
                 Step::Chunk(chunk) => checkpoint.chunks.push(chunk),
                 Step::End { end } => checkpoint.end = Some(end),
                 Step::Lives { lives } => checkpoint.lives = Some(lives),
+                Step::Processes { processes } => checkpoint.processes = processes,
             }
         }
         Ok(checkpoint)
@@ -157,6 +175,18 @@ impl Checkpoint {
         if self.lives.as_ref() != Some(&lives) {
             self.add(&Step::Lives { lives: lives.clone() })?;
             self.lives = Some(lives);
+        }
+        Ok(())
+    }
+
+    /// These processes serve the nodes from now on.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn note_processes(&mut self, processes: BTreeMap<String, Process>) -> Result<(), LoadError> {
+        if self.processes != processes {
+            self.add(&Step::Processes { processes: processes.clone() })?;
+            self.processes = processes;
         }
         Ok(())
     }

@@ -1,13 +1,15 @@
 //! The job: files into servers, a chunk after another.
 
+use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use moneta_bulk::stages::{For, Lap, Meter, Rates, waiting};
 use moneta_bulk::{BulkError, Counts, Place, Stages, Watch};
-use moneta_feed::Pace;
+use moneta_feed::{Durable, Pace, Word};
 use moneta_item::{Origin, Version};
+use moneta_net::Address;
 use serde::Serialize;
 
 use crate::bad::BadRows;
@@ -111,13 +113,23 @@ pub fn load(config: &LoadConfig, watch: &dyn Watch) -> Result<Loaded, LoadError>
         );
     }
     let is_again = config.again && checkpoint.end.is_some();
-    let mut recorded = checkpoint.chunks.clone();
-    let last = recorded.last().copied().filter(|_| !is_again);
+    let last = checkpoint.chunks.last().copied().filter(|_| !is_again);
+    let mut recorded = each_once(&checkpoint.chunks);
+    // What came before it and was not on the targets' devices then they may have lost with the end of the earlier run.
+    let since = last.filter(|_| anew.is_none()).map(|last| last.since.unwrap_or(last.place()));
+    let of_recent = |chunk: &&Chunk| since.is_some_and(|since| chunk.place() >= since);
+    let recent: VecDeque<Chunk> = recorded.iter().filter(of_recent).copied().collect();
     if let Some(last) = last {
-        recorded.retain(|chunk| (chunk.file, chunk.row) != (last.file, last.row));
+        recorded.retain(|chunk| chunk.place() < last.place());
     }
+    let places = config.places.iter();
+    let mut durable = Durable::of(places.flat_map(|place| place.nodes.iter().cloned()));
+    // What the same processes took they have, and the devices will.
+    let has_all = checkpoint.processes == durable.processes();
     // All that comes before the chunk that was under way is of this run, too.
-    let before = last.filter(|_| anew.is_none());
+    let before = if has_all { last.filter(|_| anew.is_none()) } else { recent.front().copied() };
+    let ended = |chunk: &&Chunk| before.is_some_and(|before| chunk.place() < before.place());
+    recent.iter().filter(ended).for_each(|chunk| durable.note(chunk.place()));
     if let Some(anew) = &anew {
         watch.note(&format!("{anew}: all of them are sent again, and it creates also what was deleted there since"));
     }
@@ -127,6 +139,8 @@ pub fn load(config: &LoadConfig, watch: &dyn Watch) -> Result<Loaded, LoadError>
         config,
         region,
         watch,
+        durable,
+        recent,
         sink,
         checkpoint,
         bad,
@@ -145,7 +159,7 @@ pub fn load(config: &LoadConfig, watch: &dyn Watch) -> Result<Loaded, LoadError>
     let done = match last {
         _ if is_again => job.again(&recorded)?,
         Some(last) if anew.is_some() => job.complete(&recorded, last)?,
-        last => job.run(last)?,
+        _ => job.run(before)?,
     };
     let stages = job.tell();
     job.sink.check_lives().map_err(|error| match error {
@@ -175,6 +189,10 @@ struct Job<'a> {
     region: u8,
     watch: &'a dyn Watch,
     sink: RowSink,
+    /// Chunks that are at their targets, by where they begin, until they are on the devices of these.
+    durable: Durable<(usize, u64)>,
+    /// Those, and the one under way.
+    recent: VecDeque<Chunk>,
     checkpoint: Checkpoint,
     bad: BadRows,
     totals: Totals,
@@ -194,6 +212,21 @@ struct Job<'a> {
     given: (u64, u64),
 }
 
+/// Each chunk once, in the order of its rows. Of one that was begun anew the last version counts.
+fn each_once(recorded: &[Chunk]) -> Vec<Chunk> {
+    recorded.iter().map(|chunk| (chunk.place(), *chunk)).collect::<BTreeMap<_, _>>().into_values().collect()
+}
+
+/// How far rows were read.
+enum Read {
+    /// To the end.
+    All,
+    /// The user stopped the load.
+    Stopped,
+    /// The node at this address was started anew, and may have lost chunks.
+    Lost(Address),
+}
+
 /// How a chunk ended.
 enum Ended {
     /// It has its rows, and more come.
@@ -207,11 +240,17 @@ enum Ended {
 impl Job<'_> {
     /// All rows of a load that is done. False: it was stopped.
     fn again(&mut self, chunks: &[Chunk]) -> Result<bool, LoadError> {
-        let done = self.replay(chunks, None)?;
-        if done {
-            self.checkpoint.note(self.sink.lives())?;
+        if !self.replay(chunks, None)? {
+            return Ok(false);
         }
-        Ok(done)
+        self.durable.note((0, 0));
+        match self.finish()? {
+            Read::All => self.checkpoint.note(self.sink.lives()).map(|()| true),
+            Read::Stopped => Ok(false),
+            Read::Lost(node) => Err(LoadError::Refused(format!(
+                "{node} was started anew in the middle of this, and may lack what it was given last: run it again"
+            ))),
+        }
     }
 
     /// The chunks of before for nodes that have begun anew, and then what is left. False: it was stopped.
@@ -221,32 +260,32 @@ impl Job<'_> {
             return Ok(false);
         }
         self.sink.complete(false);
-        let last = Chunk { totals: self.totals, bad_bytes: self.bad.settle()?, ..last };
+        let last = Chunk { totals: self.totals, bad_bytes: self.bad.settle()?, since: None, ..last };
         self.checkpoint.begin(last)?;
+        self.recent = VecDeque::from([last]);
         self.run(Some(last))
     }
 
     /// Loads what is left. False: it was stopped.
-    fn run(&mut self, last: Option<Chunk>) -> Result<bool, LoadError> {
+    fn run(&mut self, mut from: Option<Chunk>) -> Result<bool, LoadError> {
         self.checkpoint.note(self.sink.lives())?;
-        let mut goes_on = last;
-        let first = last.map_or(0, |chunk| chunk.file);
-        for at in first..self.config.files.len() {
-            let file = &self.config.files[at];
-            let mut rows = format::open(file, &self.config.mapping, &self.config.reading)?;
-            let mut row = goes_on.map_or(0, |chunk| chunk.row);
-            rows.skip(row)?;
-            loop {
-                let chunk = match goes_on.take() {
-                    Some(chunk) => chunk,
-                    None => self.begin(at, row)?,
-                };
-                let ended;
-                (rows, ended) = self.whole_chunk(rows, chunk)?;
-                match ended {
-                    Ended::Stopped => return Ok(false),
-                    Ended::File => break,
-                    Ended::Full => row = chunk.row + (self.totals.rows - chunk.totals.rows),
+        loop {
+            let read = match self.read(from)? {
+                Read::All => self.finish()?,
+                read => read,
+            };
+            match read {
+                Read::All => break,
+                Read::Stopped => return Ok(false),
+                Read::Lost(node) => {
+                    // One that has begun anew, empty, lacks more than that.
+                    self.sink.check_lives()?;
+                    // What was lost was noted, and so begun.
+                    let Some(first) = self.recent.front().copied() else { break };
+                    from = Some(first);
+                    self.watch.note(&format!("{node} was started anew: it is given again what it may have lost"));
+                    self.totals = first.totals;
+                    self.bad.rewind(first.bad_bytes)?;
                 }
             }
         }
@@ -255,14 +294,66 @@ impl Job<'_> {
         Ok(true)
     }
 
+    /// Waits until all is on the targets' devices.
+    fn finish(&mut self) -> Result<Read, LoadError> {
+        let watch = self.watch;
+        match self.durable.finish(|| watch.should_stop()) {
+            Some(Word::Durable(_)) => Ok(Read::All),
+            Some(Word::Lost(node, _)) => Ok(Read::Lost(node)),
+            None if watch.should_stop() => Ok(Read::Stopped),
+            None => Err(BulkError::NotDurable.into()),
+        }
+    }
+
+    /// Reads on from a chunk, to the end.
+    fn read(&mut self, from: Option<Chunk>) -> Result<Read, LoadError> {
+        if let Some(chunk) = from.filter(|from| self.checkpoint.chunks.last() != Some(from)) {
+            self.checkpoint.begin(chunk)?;
+        }
+        // Only now: the checkpoint does not name what other processes may have lost as there.
+        self.checkpoint.note_processes(self.durable.processes())?;
+        let mut goes_on = from;
+        let first = from.map_or(0, |chunk| chunk.file);
+        for at in first..self.config.files.len() {
+            let file = &self.config.files[at];
+            let mut rows = format::open(file, &self.config.mapping, &self.config.reading)?;
+            let mut row = goes_on.map_or(0, |chunk| chunk.row);
+            rows.skip(row)?;
+            loop {
+                let known = self.recent.iter().find(|chunk| chunk.place() == (at, row)).copied();
+                let chunk = match (goes_on.take(), known) {
+                    (Some(chunk), _) => chunk,
+                    // Its rows keep their versions: what clients wrote since stays.
+                    (None, Some(chunk)) => {
+                        let since = self.recent.front().map(Chunk::place).filter(|place| *place < chunk.place());
+                        let chunk = Chunk { bad_bytes: self.bad.settle()?, totals: self.totals, since, ..chunk };
+                        self.checkpoint.begin(chunk)?;
+                        chunk
+                    }
+                    (None, None) => self.begin(at, row)?,
+                };
+                let ended;
+                (rows, ended) = self.whole_chunk(rows, chunk)?;
+                if !matches!(ended, Ended::Stopped) {
+                    self.durable.note(chunk.place());
+                    match self.durable.look() {
+                        Word::Durable(places) => self.recent.retain(|chunk| !places.contains(&chunk.place())),
+                        Word::Lost(node, _) => return Ok(Read::Lost(node)),
+                    }
+                }
+                match ended {
+                    Ended::Stopped => return Ok(Read::Stopped),
+                    Ended::File => break,
+                    Ended::Full => row = chunk.row + (self.totals.rows - chunk.totals.rows),
+                }
+            }
+        }
+        Ok(Read::All)
+    }
+
     /// Sends all rows before `end` again, each chunk under its version. False: it was stopped.
     fn replay(&mut self, chunks: &[Chunk], end: Option<&Chunk>) -> Result<bool, LoadError> {
         let mut open: Option<(usize, Box<dyn Rows>, u64)> = None;
-        // Of a chunk that was begun anew the last version counts.
-        let is_last = |at: &usize| {
-            chunks.get(at + 1).is_none_or(|next| (next.file, next.row) != (chunks[*at].file, chunks[*at].row))
-        };
-        let chunks: Vec<Chunk> = (0..chunks.len()).filter(is_last).map(|at| chunks[at]).collect();
         for (at, chunk) in chunks.iter().enumerate() {
             let next = chunks.get(at + 1).or(end).filter(|next| next.file == chunk.file);
             let most = next.map_or(u64::MAX, |next| next.row - chunk.row);
@@ -293,8 +384,13 @@ impl Job<'_> {
             .map_err(|source| LoadError::Own { file: "randomness".to_owned(), source: source.into() })?;
         let version = Version::new(local, Origin::new(self.region, writer as u8));
         let bad_bytes = self.bad.settle()?;
-        let chunk = Chunk { file, row, version: version.0, begun: now, bad_bytes, totals: self.totals };
+        let since = self.recent.front().map(Chunk::place).filter(|place| *place < (file, row));
+        let chunk = Chunk { file, row, version: version.0, begun: now, bad_bytes, totals: self.totals, since };
         self.checkpoint.begin(chunk)?;
+        match self.recent.iter_mut().find(|before| before.place() == chunk.place()) {
+            Some(before) => *before = chunk,
+            None => self.recent.push_back(chunk),
+        }
         Ok(chunk)
     }
 

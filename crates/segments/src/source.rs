@@ -18,7 +18,8 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Longest pause for the rate.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Reads the segments of a chain. After each comes its mark, so a reader goes on at whole segments. Items count as of when they were
+/// Reads the segments of a chain. After each comes its mark, so a reader goes on at whole segments, and again each second while no
+/// other segment is there. Items count as of when they were
 /// read from their source, unless they are told [as recorded](ChainSource::as_recorded).
 pub struct ChainSource {
     chain: Chain,
@@ -31,13 +32,15 @@ pub struct ChainSource {
     open: Option<SegmentReader<Box<dyn Read + Send>>>,
     changes: VecDeque<Change>,
     pace: Pace,
+    /// It has waited: the last mark is told once more.
+    has_waited: bool,
 }
 
 impl ChainSource {
     /// Reads `chain`, in which no block has more raw bytes than `block_max`; `follows`: until it is done, and not only what it has.
     pub fn new(chain: Chain, follows: bool, block_max: usize) -> Self {
         let (changes, pace) = (VecDeque::new(), Pace::of(0));
-        Self { chain, follows, block_max, as_recorded: false, next: 0, open: None, changes, pace }
+        Self { chain, follows, block_max, as_recorded: false, next: 0, open: None, changes, pace, has_waited: false }
     }
 
     /// Tells items without the moment at which they were read: as current, but for those that were not even then.
@@ -51,8 +54,12 @@ impl ChainSource {
             self.pace.sent(change.size() as u64, Instant::now());
             return Ok(Some(Next::Line(Line::Change(change))));
         }
+        let has_waited = std::mem::take(&mut self.has_waited);
         let Some(reader) = &mut self.open else {
             let Some(segment) = self.chain.segments().get(self.next) else {
+                if let Some(last) = self.next.checked_sub(1).filter(|_| has_waited) {
+                    return Ok(Some(Next::Line(Line::Mark(self.mark(last)))));
+                }
                 let is_over = !self.follows || self.chain.done().is_some();
                 return Ok(Some(if is_over { Next::Line(Line::End) } else { Next::Lacking(1) }));
             };
@@ -70,15 +77,16 @@ impl ChainSource {
         if reader.footer() != Some(&segment.footer) {
             return Err(SegmentError::damaged(&segment.segment, "it ends otherwise than its record says"));
         }
-        let mark = Mark {
-            cursor: segment.footer.to.clone(),
-            watermark: segment.footer.watermark,
-            horizon: 0,
-            more: self.next + 1 < self.chain.segments().len(),
-        };
         self.next += 1;
         self.open = None;
-        Ok(Some(Next::Line(Line::Mark(mark))))
+        Ok(Some(Next::Line(Line::Mark(self.mark(self.next - 1)))))
+    }
+
+    /// All of this segment is told.
+    fn mark(&self, number: usize) -> Mark {
+        let footer = &self.chain.segments()[number].footer;
+        let more = number + 1 < self.chain.segments().len();
+        Mark { cursor: footer.to.clone(), watermark: footer.watermark, horizon: 0, more }
     }
 }
 
@@ -137,6 +145,7 @@ impl Source for ChainSource {
             return Ok(());
         }
         sleep(LOOK_EVERY);
+        self.has_waited = true;
         self.chain.refresh().map_err(|error| SourceError::Away(error.to_string()))
     }
 

@@ -169,7 +169,7 @@ impl FlushQueue {
     }
 
     /// Appends up to this number are on the devices.
-    pub(super) fn durable(&self) -> u64 {
+    pub(crate) fn durable(&self) -> u64 {
         self.durable.load(Ordering::Acquire)
     }
 

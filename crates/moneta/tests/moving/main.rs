@@ -9,6 +9,7 @@ mod days;
 mod filling;
 mod forgotten;
 mod hostile;
+mod killed;
 mod rates;
 mod sharing;
 

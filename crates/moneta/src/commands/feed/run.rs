@@ -246,8 +246,9 @@ impl Owner<StoreSink<Remote>> for Reader {
         Err(too_large())
     }
 
-    fn goes_back(&mut self) {
+    fn goes_back(&mut self, _: &mut StoreSink<Remote>) -> Option<Begin> {
         sleep(RETRY);
+        None
     }
 
     fn goes_on(&mut self, error: &PumpError) -> bool {

@@ -8,7 +8,7 @@ use anyhow::{Context, bail};
 use moneta_client::wire::blocking::{Dialogue, DialogueError};
 use moneta_client::wire::{Answer, Protocol, Request, VALUE_LIMIT, Verb};
 use moneta_feed::apply::{AsOf, Tally};
-use moneta_feed::{Rules, StoreSink};
+use moneta_feed::{Process, Rules, StoreSink};
 use moneta_net::Address;
 use moneta_remote::{Remote, RemoteConfig};
 use moneta_store::{Clock, KeyHash, Policy};
@@ -29,7 +29,7 @@ const TELL_EVERY: Duration = Duration::from_secs(5);
 pub(super) struct Target {
     address: Address,
     /// The process that answered last; `None`: it does not tell.
-    process: Option<ProcessId>,
+    process: Option<Process>,
 }
 
 impl Target {
@@ -79,7 +79,7 @@ impl Target {
         loop {
             let why = match self.ask() {
                 Ok(mut dialogue) if dialogue.dialect().versions => {
-                    self.process = ProcessId::of(&mut dialogue);
+                    self.process = process_of(&mut dialogue);
                     if told.is_some() {
                         eprintln!("moneta feed: {} answers", self.address);
                     }
@@ -110,7 +110,7 @@ impl Target {
         let address = &self.address;
         match self.ask() {
             Ok(mut dialogue) => {
-                let now = ProcessId::of(&mut dialogue);
+                let now = process_of(&mut dialogue);
                 let before = self.process;
                 self.process = now.or(before);
                 let goes_on = before.zip(now).is_none_or(|(before, now)| before.is(now));
@@ -141,25 +141,11 @@ impl Target {
     }
 }
 
-/// Which process serves.
-#[derive(Clone, Copy, Debug)]
-struct ProcessId {
-    pid: u64,
-    /// When it began, in Unix seconds by its own clock.
-    since: u64,
-}
-
-impl ProcessId {
-    fn of(dialogue: &mut Dialogue) -> Option<Self> {
-        let asked = dialogue.call(&Request { verb: Verb::Statistics, key: &[], value: &[] });
-        let Ok(Answer::Statistics(statistics)) = asked else { return None };
-        let number = |wanted: &str| statistics.iter().find(|(name, _)| name == wanted)?.1.parse::<u64>().ok();
-        Some(Self { pid: number("pid")?, since: number("time")?.saturating_sub(number("uptime")?) })
-    }
-
-    /// Whether both are the same one. In a container all have one number; both times are in whole seconds.
-    fn is(self, other: Self) -> bool {
-        self.pid == other.pid && self.since.abs_diff(other.since) <= 1
+/// The process that serves; `None`: it does not tell.
+fn process_of(dialogue: &mut Dialogue) -> Option<Process> {
+    match dialogue.call(&Request { verb: Verb::Statistics, key: &[], value: &[] }) {
+        Ok(Answer::Statistics(statistics)) => Process::of(&statistics),
+        _ => None,
     }
 }
 

@@ -161,6 +161,7 @@ impl Part<'_> {
             BulkError::Pump { .. }
                 | BulkError::Server { .. }
                 | BulkError::System(_)
+                | BulkError::NotDurable
                 | BulkError::Segments(SegmentError::Archive { .. } | SegmentError::Taken { .. })
         );
         !may_pass && self.held.is_sure()
