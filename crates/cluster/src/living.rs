@@ -191,6 +191,9 @@ mod tests {
         assert!(!all.lacks(&one_more, NOW), "there is no room: it is not said over and over");
         assert!(!all.lacks(&process(1, NOW + 10 * AHEAD, 0), NOW) && !all.lacks(&process(3, NOW, 1), NOW + LIFE));
         assert!(all.gone(AFTER) < LIFE, "also the last of many is taken up before it is forgotten");
+        let one = living(&[process(1, NOW, 0), process(2, NOW - LIFE, 0)]);
+        assert_eq!(one.0.len(), 1, "what is old says nothing of who lives, nor is it taken up again");
+        assert!(all.every(AFTER) > 2 * one.every(AFTER), "many speak more seldom");
         all.add(process(1_000, NOW + LIFE + AHEAD, 0), NOW + LIFE + AHEAD);
         assert_eq!(all.0.len(), 1);
         let mut bytes = Vec::new();

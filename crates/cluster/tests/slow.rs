@@ -227,3 +227,17 @@ fn of_two_slow_nodes_that_writes_cannot_both_spare_one_is_ejected() {
         assert!(world.slow().len() <= 1, "{:?}", world.slow());
     }
 }
+
+/// By its probes, which take as long as its requests.
+#[test]
+fn a_slow_node_is_asked_again_once_writes_cannot_spare_it() {
+    let world = World::new(ClusterConfig::new("app"));
+    world.second(&ALL);
+    world.second(&but(&[("b1", 10, 1000)]));
+    world.lateness.store(150, Ordering::Relaxed);
+    world.second(&ALL);
+    assert_eq!(world.slow(), ["b1"]);
+    world.cluster.rules().set_ack(Ack::All);
+    world.second(&ALL);
+    assert!(world.slow().is_empty());
+}
