@@ -109,4 +109,28 @@ mod tests {
         documented.dedup();
         assert_eq!(documented, pages);
     }
+
+    #[test]
+    fn the_document_of_queries_has_the_fields_of_all_objects() {
+        let document = std::fs::read_to_string("../../docs/introspection.md").unwrap();
+        for (kind, fields) in crate::query::kinds() {
+            let row = document.lines().find(|line| line.starts_with(&format!("| `{kind}` |"))).expect(kind);
+            for field in fields {
+                assert!(row.contains(&format!("`{field}`")), "{kind}: {field}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_document_of_eurekas_clients_has_their_pages() {
+        let folder = tempfile::tempdir().unwrap();
+        let ledger = Embedded::open(folder.path()).unwrap();
+        let (control, _running) = Control::start(Arc::new(ledger), &ControlConfig::default()).unwrap();
+        let document = std::fs::read_to_string("../../docs/eureka.md").unwrap();
+        for route in crate::eureka::routes(&control, Arc::new(Nobody), "default") {
+            let path = route.path().replace("{app}", "APP").replace("{id}", "ID").replace("{vip}", "NAME");
+            let path = path.trim_start_matches("/eureka").trim_start_matches("/v2").trim_end_matches('/');
+            assert!(document.contains(&format!("{path}`")) || document.contains(&format!("{path}?")), "{path}");
+        }
+    }
 }

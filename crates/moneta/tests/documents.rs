@@ -3,6 +3,7 @@
 mod common;
 
 use common::{file, moneta, printed};
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
@@ -53,6 +54,22 @@ fn every_option_of_the_reference_is_in_the_help() {
     for key in keys {
         assert!(help.contains(&format!("--{}", key.replace('_', "-"))), "{key} is missing in the help");
     }
+}
+
+#[test]
+fn the_page_of_the_control_plane_has_its_options_and_no_others() {
+    let help = printed(&mut moneta(&["control", "--help"]));
+    let flags = help.lines().filter_map(|line| line.trim_start().trim_start_matches("-v, ").strip_prefix("--"));
+    let named = flags.map(|flag| flag.split([' ', '=']).next().unwrap().replace('-', "_"));
+    let options: BTreeSet<String> = named.filter(|name| name != "config").collect();
+    let page = committed("docs/control.md");
+    let section = page.split("\n## Options\n").nth(1).expect("it has the section");
+    // Rows of the table, and the sentence after it.
+    let (table, after) = section.split_once("\n\nAnd as with nodes").expect("it has the table");
+    let rows = table.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
+    let sentence = after.split("\n\n").next().unwrap().split('`').skip(1).step_by(2);
+    let documented: BTreeSet<String> = rows.chain(sentence).map(str::to_owned).collect();
+    assert_eq!(documented, options);
 }
 
 /// The lines of an example that are comments and make sense as lines.

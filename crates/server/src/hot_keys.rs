@@ -44,6 +44,22 @@ struct Windows {
 }
 
 impl Windows {
+    /// By itself: a caller that has room for all of it on its stack looks at each page of that, each time.
+    #[cold]
+    #[inline(never)]
+    fn begin() -> Box<Self> {
+        Box::default()
+    }
+
+    fn move_bytes(&mut self, key: &[u8], bytes: usize) {
+        self.carried += bytes as u64;
+        let units = self.carried / BYTES_UNIT;
+        if units > 0 {
+            self.carried %= BYTES_UNIT;
+            self.current.bytes.add(key, units);
+        }
+    }
+
     fn turn(&mut self, number: u32) {
         if self.current.number != number {
             std::mem::swap(&mut self.current, &mut self.closed);
@@ -61,26 +77,27 @@ pub struct HotKeys {
 }
 
 impl HotKeys {
-    /// A command that stands for [`SAMPLE`] asked for `keys`, each of which stands for `times`, at the Unix second `now`.
+    /// A command that stands for [`SAMPLE`] asked for one key at the Unix second `now`, and was answered: both took so many bytes.
+    pub(crate) fn answered(&self, now: u32, key: &[u8], bytes: usize) {
+        self.with(now, |windows| {
+            windows.current.requests.add(key, 1);
+            windows.move_bytes(key, bytes);
+        });
+    }
+
+    /// One asked for `keys`, each of which stands for `times`.
     pub(crate) fn asked<'k>(&self, now: u32, keys: impl Iterator<Item = &'k [u8]>, times: u64) {
         self.with(now, |windows| keys.for_each(|key| windows.current.requests.add(key, times)));
     }
 
     /// Requests and replies of such a command took so many bytes.
     pub(crate) fn moved(&self, now: u32, key: &[u8], bytes: usize) {
-        self.with(now, |windows| {
-            windows.carried += bytes as u64;
-            let units = windows.carried / BYTES_UNIT;
-            if units > 0 {
-                windows.carried %= BYTES_UNIT;
-                windows.current.bytes.add(key, units);
-            }
-        });
+        self.with(now, |windows| windows.move_bytes(key, bytes));
     }
 
     fn with(&self, now: u32, change: impl FnOnce(&mut Windows)) {
         let Some(mut windows) = self.windows.try_lock() else { return self.missed.bump() };
-        let windows = windows.get_or_insert_default();
+        let windows = windows.get_or_insert_with(Windows::begin);
         windows.turn(now / WINDOW);
         change(windows);
     }

@@ -2,14 +2,14 @@
 
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use bytes::Bytes;
-use moneta_background::{Run, Task};
 
 use crate::inner::Inner;
 use moneta_device::io::Aligned;
+use moneta_store::offload::Offload;
 
 /// Bytes read from a device at once, unless a record is larger.
 pub(super) const WINDOW: usize = 1 << 20;
@@ -49,18 +49,19 @@ impl Begun {
     }
 }
 
-/// What is to be read, and where its bytes go.
-type Job = (Part, SyncSender<io::Result<Bytes>>);
+/// Threads of a reader. One alone leaves the device idle while it hands over what it read.
+const THREADS: usize = 2;
 
-/// Reads parts for one reader of the feed. Its thread begins with the first part that is read ahead, and ends with this.
+/// Reads parts for one reader of the feed. Its threads begin with the first part that is read ahead, and end with this.
 pub(super) struct ReadAhead {
     source: Source,
-    thread: Mutex<Option<(Sender<Job>, Task)>>,
+    /// `None`: the system has no threads for it.
+    threads: OnceLock<Option<Offload>>,
 }
 
 impl ReadAhead {
     pub(super) fn new(inner: &Arc<Inner>) -> Self {
-        Self { source: Source { inner: Arc::clone(inner), kept: Arc::default() }, thread: Mutex::default() }
+        Self { source: Source { inner: Arc::clone(inner), kept: Arc::default() }, threads: OnceLock::new() }
     }
 
     /// Bytes of its buffers, in use and not.
@@ -82,34 +83,14 @@ impl ReadAhead {
         self.source.read(part)
     }
 
-    /// Begins to read a part; `None` if the system has no thread for it.
+    /// Begins to read a part; `None` if the system has no threads for it.
     pub(super) fn begin(&self, part: Part) -> Option<Begun> {
-        let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
-        if thread.is_none() {
-            let (sender, jobs) = channel::<Job>();
-            let source = self.source.clone();
-            let run = move |_: &Run| {
-                for (part, into) in jobs {
-                    // A reader that is gone does not want it.
-                    let _ = into.send(source.read(part));
-                }
-            };
-            *thread = Some((sender, moneta_background::start("feed-ahead", run).ok()?));
-        }
+        let threads = self.threads.get_or_init(|| Offload::start("feed-ahead", THREADS).ok()).as_ref()?;
         let (into, bytes) = sync_channel(1);
-        thread.as_ref()?.0.send((part, into)).ok()?;
+        let source = self.source.clone();
+        // A reader that is gone does not want it.
+        threads.execute(move || _ = into.send(source.read(part)));
         Some(Begun { part, bytes })
-    }
-}
-
-impl Drop for ReadAhead {
-    fn drop(&mut self) {
-        let thread = self.thread.get_mut().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some((sender, thread)) = thread {
-            drop(sender);
-            // It holds the engine until then.
-            thread.join();
-        }
     }
 }
 

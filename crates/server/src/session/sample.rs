@@ -47,11 +47,11 @@ impl Session {
         let mut buffer = Self::key_buffer();
         if let Keys::One(key) = keys {
             let key = stored_key(key, style, &mut buffer);
-            worker.counters.hot_keys.asked(now, std::iter::once(key), 1);
-            if !is_parked {
-                worker.counters.hot_keys.moved(now, key, consumed + output.len().saturating_sub(started.output));
+            if is_parked {
+                return worker.counters.hot_keys.asked(now, std::iter::once(key), 1);
             }
-            return;
+            let moved = consumed + output.len().saturating_sub(started.output);
+            return worker.counters.hot_keys.answered(now, key, moved);
         }
         let is_done = |key: &&[u8]| rest.is_none_or(|rest| (key.as_ptr() as usize) < rest);
         let each = std::iter::from_fn(move || keys.split_first()).take_while(is_done);
