@@ -47,8 +47,6 @@ pub(crate) struct Run<'a> {
     pub(crate) failures: Option<u32>,
     /// Another part of the job has failed.
     pub(crate) ends: &'a AtomicBool,
-    /// Bytes a second; 0: as fast as it goes.
-    pub(crate) rate: u64,
 }
 
 /// How a run ended that did not fail.
@@ -75,8 +73,16 @@ impl Run<'_> {
             large: None,
             large_bytes: usize::MAX,
         };
-        let mut pump = Pump::new(source, sink, settings, Rate::of(self.rate), place, 0);
-        let mut owner = RunOwner { run: &self, gap: None, is_done: false, failed: 0, told: Instant::now(), why: None };
+        let mut pump = Pump::new(source, sink, settings, Rate::default(), place, 0);
+        let mut owner = RunOwner {
+            run: &self,
+            gap: None,
+            is_done: false,
+            failed: 0,
+            told: Instant::now(),
+            raised: false,
+            why: None,
+        };
         let ended = pump.run(&mut owner);
         let RunOwner { gap, is_done, why, .. } = owner;
         self.watch.progress(self.counters.counts());
@@ -104,6 +110,8 @@ struct RunOwner<'a, 'r> {
     /// Failures in a row.
     failed: u32,
     told: Instant,
+    /// It was said that the bound gave way.
+    raised: bool,
     /// Why the sink does not go on.
     why: Option<BackupError>,
 }
@@ -130,6 +138,10 @@ impl<K: Kept> Owner<K> for RunOwner<'_, '_> {
         if self.told.elapsed() >= TELL_EVERY {
             self.told = Instant::now();
             self.run.watch.progress(self.run.counters.counts());
+        }
+        if self.run.counters.take_raised() && !std::mem::replace(&mut self.raised, true) {
+            let from = self.run.from;
+            self.run.watch.note(&format!("{from}: changes come faster than the rate allows: they are read faster"));
         }
         if let Err(error) = sink.reached(mark) {
             let text = error.to_string();

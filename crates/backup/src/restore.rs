@@ -6,15 +6,17 @@
 //! | rollback | goes: it is flushed, then items are written just above the flush | stays: it is above the flush, too |
 
 use std::sync::Arc;
-use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use moneta_bulk::target::TargetSink;
-use moneta_bulk::{BulkError, Counters, Counts, Place, Server, WalkSource, Watch, Which, Written};
+use moneta_bulk::{
+    BulkError, Counters, Counts, Place, RateConfig, Server, Throttle, WalkSource, Watch, Which, Written,
+};
 use moneta_client::wire::blocking::Dialogue;
 use moneta_client::wire::{Answer, Request, Verb};
-use moneta_feed::{Begin, Change, Durable, Line, Next, Pace, Set, Sink, SinkError, Source, SourceError, Word};
+use moneta_feed::{Begin, Change, Durable, Line, Next, Set, Sink, SinkError, Source, SourceError, Word};
 use moneta_item::{Origin, Version};
+use moneta_net::Endpoint;
 use moneta_segments::Archive;
 use moneta_store::versions::Floor;
 use serde::Serialize;
@@ -32,8 +34,6 @@ const BATCH: usize = 1024;
 const BATCH_BYTES: usize = 512 << 10;
 /// How often progress is told.
 const TELL_EVERY: Duration = Duration::from_millis(200);
-/// Longest pause for the rate.
-const RATE_PAUSE: Duration = Duration::from_millis(200);
 
 /// What is restored, and how.
 #[derive(Clone, Debug)]
@@ -48,8 +48,8 @@ pub struct RestoreConfig {
     pub rolls_back: bool,
     /// The region in which a rollback is written; `None`: that of the targets. Another one than theirs is refused.
     pub region: Option<u8>,
-    /// Bytes a second; 0: as fast as it goes.
-    pub rate: u64,
+    /// How fast it may go.
+    pub rate: RateConfig,
     /// The largest value of the archive, in bytes.
     pub value_max: usize,
 }
@@ -110,7 +110,8 @@ pub(crate) fn restore_points(
     }
     let all = || targets.iter().flat_map(|target| &target.servers);
     let region = if config.rolls_back { Server::common_region(all(), config.region)? } else { 0 };
-    let mut durable = Durable::of(all().map(|server| server.endpoint.clone()));
+    let nodes: Vec<Endpoint> = all().map(|server| server.endpoint.clone()).collect();
+    let mut durable = Durable::of(nodes.iter().cloned());
     // Read to the end before anything goes: a damaged segment leaves the targets as they are.
     let reading = Reading { prefix: config.prefix.clone(), value_max: config.value_max };
     let mut states = Vec::new();
@@ -127,7 +128,9 @@ pub(crate) fn restore_points(
     let cleared = written(&targets);
     let expected = points.iter().fold(0, |sum: u64, point| sum.saturating_add(point.base.counts.sets));
     watch.phase(if config.rolls_back { "rolling back" } else { "filling" }, Some(expected));
-    let mut writer = Writer { targets: &mut targets, batch: Vec::new(), bytes: 0, pace: Pace::of(config.rate), watch };
+    let throttle = config.rate.throttle();
+    let _governor = config.rate.govern(nodes, vec![throttle.clone()])?;
+    let mut writer = Writer { targets: &mut targets, batch: Vec::new(), bytes: 0, throttle, watch };
     let mut told = Instant::now();
     let mut is_stopped = false;
     for state in &mut states {
@@ -203,7 +206,7 @@ struct Writer<'a> {
     targets: &'a mut [Target],
     batch: Vec<Change>,
     bytes: usize,
-    pace: Pace,
+    throttle: Throttle,
     watch: &'a dyn Watch,
 }
 
@@ -211,23 +214,18 @@ impl Writer<'_> {
     fn add(&mut self, change: Change) -> Result<(), BackupError> {
         self.bytes += change.size();
         self.batch.push(change);
-        if self.batch.len() >= BATCH || self.bytes >= BATCH_BYTES { self.send() } else { Ok(()) }
+        if self.batch.len() >= self.throttle.batch(BATCH) || self.bytes >= BATCH_BYTES { self.send() } else { Ok(()) }
     }
 
     fn send(&mut self) -> Result<(), BackupError> {
         let batch = std::mem::take(&mut self.batch);
-        self.pace.sent(std::mem::take(&mut self.bytes) as u64, Instant::now());
+        self.throttle.sent(batch.len() as u64, std::mem::take(&mut self.bytes) as u64);
         for target in &mut *self.targets {
             let failed = target.failed();
             target.sink.take(batch.clone()).map_err(failed)?;
         }
-        loop {
-            let left = self.pace.left(Instant::now());
-            if left.is_zero() || self.watch.should_stop() {
-                return Ok(());
-            }
-            sleep(left.min(RATE_PAUSE));
-        }
+        self.throttle.wait(|| self.watch.should_stop());
+        Ok(())
     }
 
     fn settle(&mut self) -> Result<(), BackupError> {

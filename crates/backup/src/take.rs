@@ -15,7 +15,7 @@ use std::thread;
 use std::time::Duration;
 
 use moneta_bulk::metered::{Metered, Moment};
-use moneta_bulk::{Counters, Counts, Server, WalkSource, Watch, Which};
+use moneta_bulk::{Counters, Counts, RateConfig, Server, Throttle, WalkSource, Watch, Which};
 use moneta_feed::{Begin, FeedPlace, NodeSource, Request, Wanted};
 use moneta_net::Endpoint;
 use moneta_segments::Form;
@@ -49,8 +49,8 @@ pub struct TakeConfig {
     pub every: Duration,
     /// Age at which a part of the changes ends and another begins.
     pub part_age: Duration,
-    /// Bytes a second; 0: as fast as it goes.
-    pub rate: u64,
+    /// How fast the node is read: its base, and once more its changes.
+    pub rate: RateConfig,
     /// The largest value that is taken, in bytes.
     pub value_max: usize,
     /// Bytes after which a segment ends.
@@ -80,6 +80,8 @@ pub fn take(config: &TakeConfig, slot: &mut Slot, watch: &dyn Watch, ends: &Atom
     let mut taken = Taken { slot: slot.name.clone(), ..Taken::default() };
     // The newest restore point when changes were missing last.
     let mut had_gap = None;
+    let throttles = [config.rate.throttle(), config.rate.throttle()];
+    let _governor = config.rate.govern([config.node.clone()], throttles.to_vec())?;
     loop {
         let server = Server::look(&config.node)?;
         let name = server.name();
@@ -96,6 +98,7 @@ pub fn take(config: &TakeConfig, slot: &mut Slot, watch: &dyn Watch, ends: &Atom
             base: &counters.0,
             changes: &counters.1,
             wanted: &wanted,
+            throttles: &throttles,
         };
         let ended = job.run(slot, &mut taken);
         let mut of_base = counters.0.counts();
@@ -131,6 +134,8 @@ struct Job<'a> {
     changes: &'a Counters,
     /// A watermark that makes a base whole.
     wanted: &'a AtomicU64,
+    /// Of a base, and of changes.
+    throttles: &'a [Throttle; 2],
 }
 
 impl Job<'_> {
@@ -215,7 +220,9 @@ impl Job<'_> {
             ..Request::default()
         };
         let source = NodeSource::new(self.config.node.clone(), request, self.config.value_max);
-        Metered::new(source, Which::default(), Moment::Told, counters.clone())
+        let source = Metered::new(source, Which::default(), Moment::Told, counters.clone())
+            .throttled(&self.throttles[usize::from(follow)]);
+        if follow { source.keeping_up() } else { source }
     }
 
     /// A base by the feed from its begin, and the part that begins where it ended.
@@ -335,7 +342,6 @@ impl Job<'_> {
             until: never,
             failures: Some(FAILURES),
             ends: self.ends,
-            rate: self.config.rate,
         }
     }
 
@@ -346,7 +352,8 @@ impl Job<'_> {
         let chain = slot.base_chain(number)?;
         let source =
             WalkSource::new(self.config.node.clone(), Which::default(), self.config.value_max, self.base.clone());
-        let source = Metered::new(source, Which::default(), Moment::Told, self.base.clone());
+        let source =
+            Metered::new(source, Which::default(), Moment::Told, self.base.clone()).throttled(&self.throttles[0]);
         let sink = BaseSink::new(chain, self.form(true));
         let never = AtomicU64::new(0);
         let (sink, ended) = self.base_run(&never).run(source, sink, Begin::Since(0));
@@ -407,7 +414,6 @@ impl Job<'_> {
             until,
             failures: (!self.config.follow).then_some(FAILURES),
             ends: self.ends,
-            rate: self.config.rate,
         };
         let (mut sink, ended) = run.run(self.feed(true, self.changes), sink, Begin::Cursor(place));
         if ended.as_ref().is_ok_and(|ended| !matches!(ended, Ended::Gap(_))) {

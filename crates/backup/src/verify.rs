@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use moneta_bulk::{Server, Watch};
+use moneta_bulk::{RateConfig, Server, Watch};
 use moneta_client::wire::VALUE_LIMIT;
 use moneta_feed::Set;
 use moneta_item::Lookup;
@@ -76,7 +76,7 @@ pub fn verify(
         prefix: Vec::new(),
         rolls_back: false,
         region: None,
-        rate: 0,
+        rate: RateConfig::default(),
         value_max,
     };
     // The same for both: others may come meanwhile.

@@ -12,6 +12,7 @@ use std::time::Duration;
 use moneta_backup::layout::Slot;
 use moneta_backup::point::find;
 use moneta_backup::take::{TakeConfig, take};
+use moneta_bulk::RateConfig;
 use moneta_net::{Address, Endpoint};
 use moneta_segments::{Archive, Directory};
 use moneta_testkit::process::Memcached;
@@ -37,7 +38,7 @@ fn a_backup_that_ran_out_of_room_is_no_restore_point_and_the_next_is_one() {
         follow: false,
         every: Duration::from_secs(60),
         part_age: Duration::from_secs(86_400),
-        rate: 0,
+        rate: RateConfig::default(),
         value_max: 1 << 20,
         segment_bytes: 300_000,
     };

@@ -34,7 +34,7 @@ pub struct RateConfig {
 
 impl RateConfig {
     /// What keeps to it.
-    pub(crate) fn throttle(&self) -> Throttle {
+    pub fn throttle(&self) -> Throttle {
         Throttle::of(self.bytes, self.operations)
     }
 
@@ -42,7 +42,7 @@ impl RateConfig {
     ///
     /// # Errors
     /// If the system has no thread.
-    pub(crate) fn govern(
+    pub fn govern(
         self,
         servers: impl IntoIterator<Item = Endpoint>,
         throttles: Vec<Throttle>,
@@ -67,7 +67,8 @@ impl RateConfig {
 }
 
 /// Watches servers; dropped, it ends.
-pub(crate) struct Governor {
+#[derive(Debug)]
+pub struct Governor {
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }

@@ -54,7 +54,7 @@ impl<S: Source> Metered<S> {
 
     /// Changes that are followed: the bound is raised for them where they come faster, and the counters tell that.
     #[must_use]
-    pub(crate) fn keeping_up(self) -> Self {
+    pub fn keeping_up(self) -> Self {
         Self { follows: Some(Advance::from(0, Instant::now())), ..self }
     }
 
@@ -109,7 +109,7 @@ impl<S: Source> Source for Metered<S> {
         }
         let next = self.passed_on()?;
         if let Next::Line(Line::Change(change)) = &next {
-            self.throttle.sent(change.size() as u64);
+            self.throttle.sent(1, change.size() as u64);
         }
         if let (Next::Line(Line::Mark(mark)), Some(advance)) = (&next, &mut self.follows)
             && self.throttle.keep_up(advance, mark.watermark, Instant::now())

@@ -5,10 +5,13 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use moneta_feed::Pace;
 
+/// Longest pause before it is looked whether the bound is another, or the job is over.
+const LOOKS_EVERY: Duration = Duration::from_millis(200);
 /// By how much the bound of changes rises and falls at once.
 const STEP: f64 = 1.5;
 /// How often it is looked at.
@@ -105,25 +108,44 @@ impl Throttle {
         paces.apply(Instant::now());
     }
 
-    /// A change of so many bytes has gone.
-    pub(crate) fn sent(&self, bytes: u64) {
+    /// So many changes of so many bytes together have gone.
+    pub fn sent(&self, changes: u64, bytes: u64) {
         if !self.is_bound() {
             return;
         }
         let now = Instant::now();
         let mut paces = self.paces();
         paces.bytes.sent(bytes, now);
-        paces.operations.sent(1, now);
+        paces.operations.sent(changes, now);
     }
 
     /// How long no other is to go.
-    pub(crate) fn left(&self) -> Duration {
+    pub fn left(&self) -> Duration {
         if !self.is_bound() {
             return Duration::ZERO;
         }
         let now = Instant::now();
         let mut paces = self.paces();
         paces.bytes.left(now).max(paces.operations.left(now))
+    }
+
+    /// Waits until others may go, or `is_over` says that none will.
+    pub fn wait(&self, is_over: impl Fn() -> bool) {
+        loop {
+            let left = self.left();
+            if left.is_zero() || is_over() {
+                return;
+            }
+            sleep(left.min(LOOKS_EVERY));
+        }
+    }
+
+    /// How many changes at once keep to the bound, of `most`: a fifth of a second of them.
+    pub fn batch(&self, most: usize) -> usize {
+        match self.paces().bounds.1 {
+            0 => most,
+            operations => usize::try_from(operations / 5).map_or(most, |batch| batch.clamp(1, most)),
+        }
     }
 
     /// A reader of changes has come to this watermark: raises the bound if that is what holds it back while it passes less than two
@@ -200,7 +222,7 @@ mod tests {
         // What was set is what it is a multiple of.
         throttle.paces().factor = 3.0;
         throttle.set(2_000, 7);
-        throttle.sent(6_000);
+        throttle.sent(1, 6_000);
         assert!((900..=1_000).contains(&throttle.left().as_millis()), "{:?}", throttle.left());
     }
 }

@@ -140,7 +140,7 @@ impl Counters {
     }
 
     /// Whether it was since this was asked last.
-    pub(crate) fn take_raised(&self) -> bool {
+    pub fn take_raised(&self) -> bool {
         self.0.is_raised.swap(false, Ordering::Relaxed)
     }
 

@@ -6,8 +6,8 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use moneta_bulk::stages::{For, Lap, Meter, Rates, waiting};
-use moneta_bulk::{BulkError, Counts, Place, Stages, Watch};
-use moneta_feed::{Durable, Pace, Word};
+use moneta_bulk::{BulkError, Counts, Place, RateConfig, Stages, Throttle, Watch};
+use moneta_feed::{Durable, Word};
 use moneta_item::{Origin, Version};
 use moneta_net::Address;
 use serde::Serialize;
@@ -35,8 +35,6 @@ const BEGUN_ANEW: u32 = 5;
 const PAUSE: Duration = Duration::from_secs(1);
 /// How often progress is told.
 const TELL_EVERY: Duration = Duration::from_millis(200);
-/// Longest pause for the rate.
-const RATE_PAUSE: Duration = Duration::from_millis(200);
 /// Bad rows of which the reason is told at once.
 const TOLD: u64 = 5;
 
@@ -61,8 +59,8 @@ pub struct LoadConfig {
     pub max_bad: Option<u64>,
     /// A load that is done sends all rows again, under the versions that they had.
     pub again: bool,
-    /// Bytes of keys and values a second; 0: as fast as it goes.
-    pub rate: u64,
+    /// How fast it may go, of keys and values, and of rows.
+    pub rate: RateConfig,
 }
 
 /// How a load ended.
@@ -133,6 +131,9 @@ pub fn load(config: &LoadConfig, watch: &dyn Watch) -> Result<Loaded, LoadError>
     if let Some(anew) = &anew {
         watch.note(&format!("{anew}: all of them are sent again, and it creates also what was deleted there since"));
     }
+    let throttle = config.rate.throttle();
+    let nodes = config.places.iter().flat_map(|place| place.nodes.iter().cloned());
+    let _governor = config.rate.govern(nodes, vec![throttle.clone()])?;
     let bad = BadRows::open(config.bad.as_deref(), before.map_or(0, |chunk| chunk.bad_bytes))?;
     let totals = before.map(|chunk| chunk.totals).unwrap_or_default();
     let mut job = Job {
@@ -149,7 +150,7 @@ pub fn load(config: &LoadConfig, watch: &dyn Watch) -> Result<Loaded, LoadError>
         bytes_before: totals.bytes,
         first_bad: None,
         version: last.map_or(Version::ZERO, |chunk| Version(chunk.version)),
-        pace: Pace::of(config.rate),
+        throttle,
         told: Instant::now(),
         meter: Meter::default(),
         lap: Lap::begin(),
@@ -203,7 +204,7 @@ struct Job<'a> {
     first_bad: Option<String>,
     /// The last version that was given out.
     version: Version,
-    pace: Pace,
+    throttle: Throttle,
     told: Instant,
     meter: Meter,
     /// Since when its time is not in the meter.
@@ -421,6 +422,7 @@ impl Job<'_> {
         let second = u32::try_from(chunk.begun / 1000).unwrap_or(u32::MAX);
         let (mut batch, mut batch_bytes, mut bytes) = (Vec::with_capacity(BATCH), 0, 0);
         let (first, mut number) = (Version(chunk.version), 0);
+        let batch_rows = self.throttle.batch(BATCH);
         let ended = loop {
             if self.watch.should_stop() {
                 break Ended::Stopped;
@@ -449,7 +451,7 @@ impl Job<'_> {
                 }
                 Err(reason) => self.bad_row(&file, chunk.row + number, &reason)?,
             }
-            if batch.len() >= BATCH || batch_bytes >= BATCH_BYTES {
+            if batch.len() >= batch_rows || batch_bytes >= BATCH_BYTES {
                 bytes += batch_bytes;
                 self.send(&file, std::mem::take(&mut batch), std::mem::take(&mut batch_bytes))?;
             }
@@ -464,20 +466,15 @@ impl Job<'_> {
     }
 
     fn send(&mut self, file: &str, batch: Vec<Outgoing>, bytes: u64) -> Result<(), LoadError> {
-        let rows = batch.len() as u64;
+        let given = batch.len() as u64;
         let fates = waiting(For::Target, || self.sink.take(batch))?;
-        let (rows, ended) = std::mem::replace(&mut self.given, (rows, bytes));
+        let (rows, ended) = std::mem::replace(&mut self.given, (given, bytes));
         self.meter.wrote(rows, ended);
         self.count(file, fates)?;
         self.totals.bytes += bytes;
-        self.pace.sent(bytes, Instant::now());
-        loop {
-            let left = self.pace.left(Instant::now());
-            if left.is_zero() || self.watch.should_stop() {
-                return Ok(());
-            }
-            waiting(For::Bound, || sleep(left.min(RATE_PAUSE)));
-        }
+        self.throttle.sent(given, bytes);
+        waiting(For::Bound, || self.throttle.wait(|| self.watch.should_stop()));
+        Ok(())
     }
 
     fn count(&mut self, file: &str, fates: Vec<(u64, Fate)>) -> Result<(), LoadError> {

@@ -12,7 +12,7 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use signal_hook::consts::SIGABRT;
 use signal_hook::flag;
 
-use super::moving::{Screen, places, print, size};
+use super::moving::{RateArgs, Screen, places, print, size};
 
 /// What is loaded, and how.
 #[derive(Debug, Args)]
@@ -74,9 +74,8 @@ struct LoadArgs {
     /// The region of the rows' versions, if the nodes are older builds that do not tell theirs: their --region-id
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u8).range(0..16))]
     region: Option<u8>,
-    /// Write at most so many bytes a second, or with k, m or g [default: as fast as it goes]
-    #[arg(long, value_name = "BYTES", value_parser = size)]
-    rate: Option<u64>,
+    #[command(flatten)]
+    rate: RateArgs,
     /// End with an error where a file needs more memory than this, in bytes or with k, m or g
     #[arg(long, value_name = "SIZE", default_value = "2g", value_parser = size)]
     memory_limit: u64,
@@ -128,7 +127,7 @@ pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
         bad: args.bad,
         max_bad: args.max_bad,
         again: args.again,
-        rate: args.rate.unwrap_or(0),
+        rate: args.rate.config()?,
     };
     let screen = Screen::new("load")?;
     let loaded = moneta_rows::load(&config, &screen);

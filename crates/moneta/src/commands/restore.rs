@@ -11,7 +11,7 @@ use moneta_bulk::Watch;
 
 use super::archives;
 use super::backup::{opened, when};
-use super::moving::{Screen, places, print, size, written_words};
+use super::moving::{RateArgs, Screen, places, print, size, written_words};
 
 /// What is restored, and how.
 #[derive(Debug, Args)]
@@ -47,9 +47,8 @@ struct RestoreArgs {
     /// The region of a rollback's versions, if the nodes are older builds that do not tell theirs: their --region-id
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u8).range(0..16))]
     region: Option<u8>,
-    /// Write at most so many bytes a second, or with k, m or g [default: as fast as it goes]
-    #[arg(long, value_name = "BYTES", value_parser = size)]
-    rate: Option<u64>,
+    #[command(flatten)]
+    rate: RateArgs,
     /// The --value-max of the backup
     #[arg(long, value_name = "SIZE", default_value = "64m", value_parser = size)]
     value_max: u64,
@@ -79,7 +78,7 @@ pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
         prefix: args.prefix.clone().into_bytes(),
         rolls_back: args.rollback,
         region: args.region,
-        rate: args.rate.unwrap_or(0),
+        rate: args.rate.config()?,
         value_max: usize::try_from(args.value_max)?,
     };
     for point in points(&archive, config.at)? {

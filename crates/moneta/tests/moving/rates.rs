@@ -19,6 +19,20 @@ fn a_job_moves_no_more_bytes_and_items_a_second_than_it_may() {
         run(&["copy", "--from", &from, "--to", &to, bound[0], bound[1]]);
         assert!(begun.elapsed() >= Duration::from_secs(2), "{bound:?} ended after {:?}", begun.elapsed());
     }
+    let (rows, backup) = (folder.path().join("rows.csv"), folder.path().join("backup"));
+    let lines = (0..5000).map(|key| format!("r{key},{key:0100}\n")).collect::<String>();
+    std::fs::write(&rows, format!("key,value\n{lines}")).expect("there is room");
+    for job in [
+        &["load", text(&rows), "--to", &to, "--key", "key", "--value", "value"][..],
+        &["backup", &from, "--into", text(&backup)],
+        &["restore", "--from", text(&backup), "--at", "4000000000000", "--fill", "--to", &to],
+    ] {
+        let begun = Instant::now();
+        run(&[job, &["--operations", "4000"]].concat());
+        assert!(begun.elapsed() >= Duration::from_secs(1), "{job:?} ended after {:?}", begun.elapsed());
+        let error = refused(&mut moneta(&[job, &["--p99-limit", "1.5"]].concat()), 1);
+        assert!(error.contains("--p99-limit needs --rate or --operations"), "{error}");
+    }
     let error = refused(&mut moneta(&["copy", "--from", &from, "--to", &to, "--p99-limit", "1.5"]), 1);
     assert!(error.contains("--p99-limit needs --rate or --operations"), "{error}");
     // Idle servers do not hold it back: in a while it goes at all of its rate.

@@ -14,7 +14,7 @@ use moneta_options::kinds::units;
 
 pub(super) use archive::opened;
 
-use super::moving::size;
+use super::moving::{RateArgs, size};
 
 /// Which nodes are backed up, and how.
 #[derive(Debug, Args)]
@@ -50,9 +50,9 @@ struct TakeArgs {
     /// Age at which a part of the changes ends and another begins; parts are what --keep removes
     #[arg(long, value_name = "TIME", default_value = "1d", value_parser = time)]
     part_age: Duration,
-    /// Read at most so many bytes a second of each node, or with k, m or g [default: as fast as it goes]
-    #[arg(long, value_name = "BYTES", value_parser = size)]
-    rate: Option<u64>,
+    /// Of each node
+    #[command(flatten)]
+    rate: RateArgs,
     /// Largest value that is taken, in bytes or with k, m or g
     #[arg(long, value_name = "SIZE", default_value = "64m", value_parser = size)]
     value_max: u64,

@@ -52,7 +52,7 @@ pub(super) fn take(args: TakeArgs) -> anyhow::Result<()> {
     let screen = Screen::new("backup")?;
     let ends = AtomicBool::new(false);
     let is_over = AtomicBool::new(false);
-    let value_max = usize::try_from(args.value_max)?;
+    let (value_max, rate) = (usize::try_from(args.value_max)?, args.rate.config()?);
     let one = |name: &str, node: &Endpoint| -> Result<Taken, BackupError> {
         let config = TakeConfig {
             node: node.clone(),
@@ -60,7 +60,7 @@ pub(super) fn take(args: TakeArgs) -> anyhow::Result<()> {
             follow: args.follow,
             every: args.every,
             part_age: args.part_age,
-            rate: args.rate.unwrap_or(0),
+            rate,
             value_max,
             segment_bytes: args.segment_size,
         };
