@@ -46,7 +46,7 @@ impl Control {
     /// Begins a job. Asked for again it changes nothing.
     ///
     /// # Errors
-    /// 409 if there is another one of this id, or too many are open; what the changes at its begin say; 503 without the ledger.
+    /// 409 if there is another one of this id, one that is open begins with the same change, or too many are open; what the changes at its begin say; 503 without the ledger.
     pub async fn begin_job(&self, who: Who, environment: &str, id: &str, job: Job) -> Result<Value, Refusal> {
         names::check("an environment", environment)?;
         names::check("a job", id)?;
@@ -65,6 +65,7 @@ impl Control {
                     return if there.asks_as(&job) { Ok(None) } else { Err(Refusal::conflict("there is such a job")) };
                 }
                 make_room(&mut draft, &of, &environment.jobs)?;
+                refuse_same(&environment.jobs, &job)?;
             }
             change_topology(&mut draft, environment, (&of, &job.app), &job.at_begin)?;
             let begun = Job { by: by.clone(), begun: unix_ms(), since: unix_ms(), ..job.clone() };
@@ -231,6 +232,19 @@ pub(super) fn unknown(id: &str) -> Refusal {
 /// A task of a job.
 pub(super) fn task<'a>(job: &'a Job, name: &str) -> Result<&'a Task, Refusal> {
     job.task(name).ok_or_else(|| Refusal::missing(format!("the job has no task `{}`", short(name))))
+}
+
+/// Refuses a job that begins with a change that an open one began with: both would end it, each at its own end.
+fn refuse_same(jobs: &Jobs, job: &Job) -> Result<(), Refusal> {
+    let is_same = |open: &Job| {
+        !open.state.is_over() && open.app == job.app && open.at_begin.iter().any(|change| job.at_begin.contains(change))
+    };
+    match jobs.iter().find(|(_, _, open)| is_same(open)) {
+        Some((id, ..)) => Err(Refusal::conflict(format!(
+            "the job {id}, which is not over, began with the same change of the topology: wait for it, or cancel it"
+        ))),
+        None => Ok(()),
+    }
 }
 
 /// Removes the oldest job that is over where there is no room for one more.

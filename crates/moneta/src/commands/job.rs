@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::io::{Write, stdout};
 use std::process::ExitCode;
 use std::thread::sleep;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use clap::{Arg, ArgAction, ArgMatches, Command};
@@ -16,6 +16,8 @@ use crate::outward;
 
 /// How often a job is looked at that is watched.
 const LOOK: Duration = Duration::from_secs(1);
+/// How long a job may have no worker before that is said.
+const WORKERLESS: Duration = Duration::from_secs(10);
 
 /// The subcommand.
 pub fn command() -> Command {
@@ -128,6 +130,7 @@ pub fn steer(control: &Control, id: &str, order: &str, why: &str) -> anyhow::Res
 /// If the control plane refuses; where it does not answer, it is asked again.
 pub fn watch(control: &Control, id: &str) -> anyhow::Result<ExitCode> {
     let mut last = String::new();
+    let (begun, mut has_worker) = (Instant::now(), false);
     loop {
         let read = control.get(&control.path(["jobs", id]));
         let page: Value = match read {
@@ -143,12 +146,28 @@ pub fn watch(control: &Control, id: &str) -> anyhow::Result<ExitCode> {
             println(line)?;
         }
         last = text;
+        if !has_worker && begun.elapsed() >= WORKERLESS {
+            has_worker = true;
+            no_worker(&page).map_or(Ok(()), |words| println(&words))?;
+        }
         match page["state"].as_str() {
             Some("done") => return Ok(ExitCode::SUCCESS),
             Some("cancelled" | "failed") => return Ok(ExitCode::FAILURE),
             _ => sleep(LOOK),
         }
     }
+}
+
+/// Said of a job of which no worker has taken a task.
+fn no_worker(page: &Value) -> Option<String> {
+    let page = &safe::page(page);
+    let tasks = page["tasks"].as_array()?;
+    if page["state"] != "running" || tasks.iter().any(|task| task["state"] != "waiting") {
+        return None;
+    }
+    let volume = tasks.iter().find_map(|task| task["volume"].as_str());
+    let volume = volume.map(|volume| format!(" with --volume {volume}")).unwrap_or_default();
+    Some(format!("no worker has taken a task yet: is there one of the app {}{volume}?", word(page, "app")))
 }
 
 fn word<'a>(page: &'a Value, name: &str) -> &'a str {

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::io::BufReader;
 
 use common::plane::Plane;
-use common::{Process, Signal, moneta, output, printed, until};
+use common::{Process, Signal, moneta, output, printed, refused, until};
 use fleet::{Client, Fleet, ask, state_of};
 use serde_json::json;
 
@@ -170,12 +170,20 @@ fn a_job_that_is_cancelled_leaves_no_files_and_a_target_that_is_not_read() {
     let id = fleet.warm(fleet.volume.path().to_str().unwrap());
     let worker = fleet.worker("first");
     until("there are files", || std::fs::read_dir(fleet.volume.path().join(&id)).is_ok_and(|files| files.count() > 0));
-    printed(&mut moneta(&["job", "cancel", &id, "--control", &fleet.plane.url()]));
+    let url = fleet.plane.url();
+    let warm = ["warm", "--app", "app", "--from", "a", "--to", "b", "--via", "/nowhere", "--control", &url];
+    let said = refused(&mut moneta(&warm), 1);
+    assert!(said.contains(&id), "a second job that fills the replica is refused: {said}");
+    printed(&mut moneta(&["job", "cancel", &id, "--control", &url]));
     worker.until("it has ended", || fleet.plane.job(&id)["state"] == "cancelled");
     assert_eq!(std::fs::read_dir(fleet.volume.path()).unwrap().count(), 0, "its files are gone");
+    let begun = Process::start(&mut moneta(&warm));
+    begun.until("it says what it waits for", || {
+        begun.stdout().contains("no worker has taken a task yet: is there one of the app app with --volume /nowhere?")
+    });
+    drop(begun);
     assert_eq!(fleet.plane.topology()["replicas"][1]["write_only"], true);
     // A replica cannot be filled from itself, nor from or into one that there is not.
-    let url = fleet.plane.url();
     for (from, to) in [("b", "b"), ("c", "b"), ("a", "c")] {
         let ended = output(&mut moneta(&["warm", "--app", "app", "--from", from, "--to", to, "--control", &url]));
         assert!(!ended.status.success(), "{from} into {to}");
