@@ -67,7 +67,7 @@ help:
 	@echo 'make hostile       attackers beside good clients of a cluster in network namespaces; a minute'
 	@echo 'make test-mixed    a cluster of this build and of an older one (OLD), which it builds'
 	@echo 'make test-mixed-control  a control plane, nodes and proxies of this build and of an older one (OLD_CONTROL)'
-	@echo 'make test-stores   dumps, jobs and rows in object stores: moto and versitygw, also over a bad line; three minutes'
+	@echo 'make test-stores   dumps, jobs, backups and rows in object stores: moto, versitygw and Azurite, also over a bad line; four minutes'
 	@echo 'make test-kafka    regions with a real Kafka between them, whose broker and relays are killed and stopped; two minutes'
 	@echo 'make bulk-days     dump, populate, source and target are killed in turns, for five minutes'
 	@echo 'make test-clients  real clients in Go and Java'
@@ -222,7 +222,7 @@ test-mixed-control: build
 # Dumps in object stores: a model of S3 and a real server, which scripts/tool.sh installs.
 test-stores: build
 	$(call needs,test stores)
-	MONETA_TEST_MOTO="$$(scripts/tool.sh moto)" MONETA_TEST_VERSITYGW="$$(scripts/tool.sh versitygw)" $(CARGO) test $(TESTED) --test stores --test warm -- --ignored --skip a_replica_is_filled_while --skip a_replica_is_filled_by
+	MONETA_TEST_MOTO="$$(scripts/tool.sh moto)" MONETA_TEST_VERSITYGW="$$(scripts/tool.sh versitygw)" MONETA_TEST_AZURITE="$$(scripts/tool.sh azurite)" $(CARGO) test $(TESTED) --test stores --test warm -- --ignored --skip a_replica_is_filled_while --skip a_replica_is_filled_by
 
 # Regions with a topic of Kafka between them; scripts/tool.sh collects the jars.
 test-kafka: build

@@ -100,6 +100,8 @@ for target in "${@:-test}"; do
         need go golang-go
         need_tool moto
         need_tool versitygw
+        command -v npm >/dev/null 2>&1 || packages+=(nodejs npm)
+        need_tool azurite
         ;;
     kafka)
         need java default-jre-headless

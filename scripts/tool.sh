@@ -13,7 +13,7 @@ case "${1:-}" in
     shift
     ;;
 esac
-name=${1:?usage: $0 [--check|--install] cargo-deny|typos|python-clients|console-browser|moto|versitygw|mdbook|helm|kafka|etcd}
+name=${1:?usage: $0 [--check|--install] cargo-deny|typos|python-clients|console-browser|moto|versitygw|azurite|mdbook|helm|kafka|etcd}
 cache="${XDG_CACHE_HOME:-$HOME/.cache}/moneta"
 
 # environment FOLDER REQUIREMENTS: a Python environment with the packages that a file names
@@ -61,6 +61,17 @@ versitygw)
     is_there() { [ -x "$program" ]; }
     # Its sums are in Go's database of them. A Go that is too old fetches a newer one.
     fetch() { GOTOOLCHAIN=auto GOBIN="${program%/*}" go install "github.com/versity/versitygw/cmd/versitygw@$version"; }
+    ;;
+azurite)
+    # A server that speaks the protocol of Azure's blobs.
+    program="$cache/azurite/node_modules/.bin/azurite-blob"
+    is_there() { cmp -s tests/stores/azurite/package-lock.json "$cache/azurite/installed"; }
+    fetch() {
+        mkdir -p "$cache/azurite"
+        cp tests/stores/azurite/package.json tests/stores/azurite/package-lock.json "$cache/azurite/"
+        (cd "$cache/azurite" && npm ci --ignore-scripts --no-audit --no-fund --silent)
+        cp tests/stores/azurite/package-lock.json "$cache/azurite/installed"
+    }
     ;;
 kafka)
     # A broker and its tools: the jars that Maven resolves.

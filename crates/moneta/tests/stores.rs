@@ -67,8 +67,12 @@ fn verify(one: &str, other: &str) {
 
 /// A dump into the store and back into a node, in segments of this size.
 fn there_and_back(endpoint: &str, segment_size: &str) {
+    there_and_back_by("s3", endpoint, segment_size);
+}
+
+fn there_and_back_by(scheme: &str, endpoint: &str, segment_size: &str) {
     let (memcached, target) = (filled(), node("1"));
-    let (url, address) = (format!("s3://{}/dumps/a", server::BUCKET), target.address().to_string());
+    let (url, address) = (format!("{scheme}://{}/dumps/a", server::BUCKET), target.address().to_string());
     let dump =
         ["dump", text(memcached.path()), "--into", &url, "--json", "--segment-size", segment_size, "--no-compression"];
     let report = printed(&mut on(endpoint, &dump));
@@ -92,6 +96,63 @@ fn a_dump_goes_through_moto_and_comes_back() {
 fn a_dump_goes_through_a_real_server_and_comes_back_in_one_segment_of_several_parts() {
     let server = Server::versitygw();
     there_and_back(&server.endpoint, "64m");
+}
+
+#[test]
+#[ignore = "needs azurite: make test-stores"]
+fn a_dump_goes_through_azures_protocol_and_comes_back() {
+    let server = Server::azurite();
+    there_and_back_by("az", &server.endpoint, "300k");
+}
+
+#[test]
+#[ignore = "needs versitygw and moto: make test-stores"]
+fn a_chain_of_backups_lies_in_a_store_and_each_moment_comes_back() {
+    for server in [Server::versitygw(), Server::moto()] {
+        let url = format!("s3://{}/backups", server::BUCKET);
+        let json = |arguments: &[&str]| -> serde_json::Value {
+            let printed = printed(&mut on(&server.endpoint, &[arguments, &["--json"]].concat()));
+            serde_json::from_str(printed.lines().last().expect("it prints")).expect("its last line is JSON")
+        };
+        let source = node("1");
+        let address = source.address().to_string();
+        let sets = |keys: std::ops::Range<u32>| -> String {
+            keys.map(|key| format!("set k{key} {key} 0 100 noreply\r\n{key:0100}\r\n")).collect()
+        };
+        let back_up = || {
+            let report = json(&["backup", &address, "--into", &url]);
+            report["slots"][0]["restore_point"].as_u64().expect("a moment").to_string()
+        };
+        send(source.connect(), sets(0..3000).as_bytes());
+        let first = back_up();
+        let deletes: String = (0..1000).map(|key| format!("delete k{key} noreply\r\n")).collect();
+        send(source.connect(), deletes.as_bytes());
+        send(source.connect(), sets(3000..4000).as_bytes());
+        let second = back_up();
+        let restored = |at: &str| {
+            let target = node("2");
+            let to = target.address().to_string();
+            let report = json(&["restore", "--from", &url, "--at", at, "--fill", "--to", &to]);
+            (target, report["written"]["taken"].as_u64().expect("a number"))
+        };
+        assert_eq!(restored(&first).1, 3000);
+        let (target, taken) = restored(&second);
+        assert_eq!(taken, 3000);
+        verify(&address, &target.address().to_string());
+        json(&["backup", "merge", "--from", &url]);
+        // What is older than the base that the merge made goes.
+        sleep(Duration::from_millis(1100));
+        json(&["backup", "prune", "--from", &url, "--keep", "1s"]);
+        let refused = refused(
+            &mut on(&server.endpoint, &["restore", "--from", &url, "--at", &first, "--fill", "--to", &address]),
+            1,
+        );
+        assert!(!refused.is_empty());
+        printed(&mut on(&server.endpoint, &["backup", "verify", "--from", &url]));
+        let (target, taken) = restored(&second);
+        assert_eq!(taken, 3000, "{url}");
+        verify(&address, &target.address().to_string());
+    }
 }
 
 #[test]

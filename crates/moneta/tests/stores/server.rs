@@ -1,4 +1,4 @@
-//! Servers that speak S3: moto, and versitygw over a directory.
+//! Servers that speak S3: moto, and versitygw over a directory; and Azurite, which speaks Azure's protocol.
 
 // Each test file uses a part of it.
 #![allow(dead_code)]
@@ -25,12 +25,14 @@ pub struct Server {
 }
 
 /// What tells a command of `moneta` where the store is.
-pub fn environment(endpoint: &str) -> [(&'static str, String); 4] {
+pub fn environment(endpoint: &str) -> [(&'static str, String); 6] {
     [
         ("AWS_ENDPOINT_URL", endpoint.to_owned()),
         ("AWS_REGION", "us-east-1".to_owned()),
         ("AWS_ACCESS_KEY_ID", USER.to_owned()),
         ("AWS_SECRET_ACCESS_KEY", SECRET.to_owned()),
+        ("AZURE_STORAGE_USE_EMULATOR", "true".to_owned()),
+        ("AZURITE_BLOB_STORAGE_URL", endpoint.to_owned()),
     ]
 }
 
@@ -52,6 +54,19 @@ impl Server {
         let mut answer = String::new();
         stream.write_all(request.as_bytes()).and_then(|()| stream.read_to_string(&mut answer)).expect("it answers");
         assert!(answer.contains(" 200 "), "{answer}");
+        server
+    }
+
+    pub fn azurite() -> Self {
+        let (port, folder) = (free_port().expect("there is one"), tempfile::tempdir().expect("a folder"));
+        let mut command = Command::new(program("MONETA_TEST_AZURITE"));
+        // It knows the versions of the protocol up to its own.
+        command.args(["--silent", "--skipApiVersionCheck", "--blobHost", "127.0.0.1", "--blobPort", &port.to_string()]);
+        command.arg("--location").arg(folder.path());
+        let server = Self { folder, ..Self::run(&mut command, "http", port) };
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/stores/azurite/container.py");
+        let made = Command::new("python3").args([script, &port.to_string(), BUCKET]).status().expect("it runs");
+        assert!(made.success(), "the container is not made");
         server
     }
 
