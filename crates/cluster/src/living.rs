@@ -176,6 +176,8 @@ mod tests {
         assert!(all.lacks(&said, late));
         all.add(said, late);
         assert!(!all.lacks(&said, late) && !all.lacks(&process(2, NOW, Process::DONE), late));
+        all.add(process(3, late, late + 1), late + 1);
+        assert!(all.to_say(3, AFTER, late + 2).is_some(), "it was taken for gone too early");
         assert!(all.to_say(2, AFTER, late + 1).is_none() && all.to_take(1, AFTER, late + 1).is_empty());
     }
 

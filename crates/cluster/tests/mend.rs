@@ -24,8 +24,8 @@ use pollster::block_on;
 
 type Telling = Arc<Feed<Memory>>;
 
-/// One process's way to a node.
-struct Cable(Telling, Arc<AtomicBool>);
+/// One process's way to a node: whether it is cut, and whether what is written by it gets lost.
+struct Cable(Telling, Arc<AtomicBool>, Arc<AtomicBool>);
 
 impl Double for Cable {
     type Inner = Feed<Memory>;
@@ -37,6 +37,9 @@ impl Double for Cable {
     fn call(&self, cx: &Cx, key: &Key<'_>, op: Op<'_>, out: &mut dyn Visit) -> Step {
         match self.1.load(Relaxed) {
             true => Step::Done(Err(StoreError::new(ErrorKind::Timeout, "cut"))),
+            false if self.2.load(Relaxed) && matches!(op, Op::Put(..)) => {
+                Step::Done(Err(StoreError::new(ErrorKind::Timeout, "lost")))
+            }
             false => self.0.call(cx, key, op, out),
         }
     }
@@ -128,6 +131,7 @@ struct World {
     stores: Arc<Mutex<HashMap<String, Telling>>>,
     boards: Arc<HashMap<String, Board>>,
     lies: Lies,
+    loses_writes: Arc<AtomicBool>,
     /// By process: its store, and its ways to the nodes.
     processes: Vec<(Cluster, HashMap<String, Arc<AtomicBool>>)>,
     round: usize,
@@ -148,7 +152,9 @@ impl World {
         clock.advance(100);
         let boards = stores.keys().map(|name| (name.clone(), Board::default())).collect();
         let (stores, boards, lies) = (Arc::new(Mutex::new(stores)), Arc::new(boards), Lies::default());
-        let mut world = Self { clock, topology, stores, boards, lies, processes: Vec::new(), round: 0, started: 0 };
+        let loses_writes = Arc::default();
+        let mut world =
+            Self { clock, topology, stores, boards, lies, loses_writes, processes: Vec::new(), round: 0, started: 0 };
         (0..processes).for_each(|_| world.start(ClusterConfig::new("app")));
         (0..3).for_each(|_| world.second());
         world
@@ -162,7 +168,7 @@ impl World {
             let name = node.address.to_string();
             let cut = Arc::new(AtomicBool::new(false));
             let store = Arc::clone(&self.stores.lock()[&name]);
-            nodes.put(node, Arc::new(Layer(Cable(store, Arc::clone(&cut)))));
+            nodes.put(node, Arc::new(Layer(Cable(store, Arc::clone(&cut), Arc::clone(&self.loses_writes)))));
             cuts.insert(name, cut);
         }
         let connect = Cabled {
@@ -495,6 +501,21 @@ fn a_node_that_does_not_answer_is_compared_once_it_is_back() {
     world.reaches(&["a", "b", "c"]);
     world.a_while();
     assert!(world.agree("key") && world.counted(0, "cluster_gone_total") == 1);
+}
+
+/// All nodes were asked, and no process asks them once more.
+#[test]
+fn what_a_copy_was_to_be_given_and_did_not_take_is_given_to_it_later() {
+    let mut world = World::new(2);
+    world.reaches(&["a", "b"]);
+    assert!(set(&world.processes[0].0, "key", 0).is_ok());
+    world.processes.remove(0);
+    world.loses_writes.store(true, Relaxed);
+    world.a_while();
+    assert!(!world.agree("key") && world.counted(0, "cluster_gone_total") == 1);
+    world.loses_writes.store(false, Relaxed);
+    world.a_while();
+    assert!(world.agree("key"));
 }
 
 /// It may be on its way, and its process knows of it.
