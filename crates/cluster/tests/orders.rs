@@ -380,6 +380,24 @@ fn versions_from_the_future_are_neither_taken_nor_learned() {
     assert_eq!(proxy.get(&key).as_deref(), Some("value"));
 }
 
+/// As of a node whose clock has gone a day ahead, and that was written to by a client of its own.
+#[test]
+fn what_a_node_shows_from_the_future_is_not_read() {
+    let mut copies = Copies::new();
+    let ahead = Arc::new(Clock::manual(NOW));
+    copies.nodes[1] = Arc::new(memory(&ahead, 1, 64 << 20, 1 << 20));
+    ahead.advance(2);
+    let proxy = copies.proxy(1, 1);
+    let names: Vec<String> = (0..20).map(|number| format!("key{number}")).collect();
+    let keys = || names.iter().map(|name| Key::new(name.as_bytes(), SEED));
+    keys().for_each(|key| drop(proxy.set(&key, b"value")));
+    ahead.advance(86_400);
+    for key in keys() {
+        copies.nodes[1].set(&key, b"of the future", &Write::default()).now().expect("it is stored");
+    }
+    assert!(keys().all(|key| proxy.get(&key).as_deref() == Some("value")));
+}
+
 /// Answered before any copy has taken it, and lost on the way to one, while the others may still take it.
 #[test]
 fn no_copy_is_believed_while_a_write_that_was_answered_may_be_under_way() {
