@@ -3,19 +3,8 @@
 use std::sync::Arc;
 
 use moneta_net::{LogInSource, TlsConnector};
+use moneta_relay::topic::Mechanism;
 use rskafka::client::{Credentials, SaslConfig};
-
-/// How a secret is proved to brokers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Mechanism {
-    /// SCRAM with SHA-512: the secret itself is not sent.
-    #[default]
-    ScramSha512,
-    /// SCRAM with SHA-256.
-    ScramSha256,
-    /// The secret is sent as it is.
-    Plain,
-}
 
 /// A user of the brokers.
 #[derive(Clone, Debug)]

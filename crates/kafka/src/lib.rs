@@ -21,7 +21,7 @@ use rskafka::client::partition::{Compression, OffsetAt, PartitionClient, Unknown
 use rskafka::client::{Client, ClientBuilder};
 use tokio::runtime::Handle;
 
-pub use self::access::{Access, Mechanism, User};
+pub use self::access::{Access, User};
 
 /// How long a call may take.
 const WITHIN: Duration = Duration::from_secs(10);

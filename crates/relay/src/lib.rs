@@ -12,36 +12,43 @@
 //! | module | what it holds |
 //! |---|---|
 //! | [`config`] | what is carried, from where, and how |
-//! | [`relay`] | the relay: which copy is read, and what becomes of its streams |
+//! | [`relay`] | a relay that runs: what it is given, how it starts and ends |
+//! | `supervisor`, `copies` | which copy is read, and what becomes of its streams |
+//! | `view` | what of that others see |
 //! | `stream` | one node's feed, from its begin to its end |
 //! | `dated` | changes that know since when they were current |
 //! | `sink`, `worker`, [`apply`] | changes on their way into the cluster |
 //! | [`share`], [`leases`] | which keys a relay carries, where several share them |
 //! | [`topic`], [`message`] | a topic of Kafka between the regions, and what is written in it |
-//! | [`progress`] | how far all this has come, over restarts |
+//! | `part`, [`progress`] | how far all this has come, over restarts |
 //! | [`counts`], `metrics`, `page` | what operators see |
 //! | [`probe`] | keys written there and read here |
 
 pub mod apply;
 pub mod config;
+mod copies;
 pub mod counts;
 mod dated;
 pub mod leases;
 pub mod message;
 mod metrics;
 mod page;
+mod part;
 pub mod probe;
 pub mod progress;
 pub mod relay;
 pub mod share;
 mod sink;
 mod stream;
+mod supervisor;
 pub mod topic;
+mod view;
 mod worker;
 
 pub use config::{LagMax, Mode, RelayConfig};
 pub use leases::LeaseConfig;
 pub use metrics::{REPAIRS, metrics};
 pub use page::{PATH, numbers, route};
-pub use relay::{Gapped, OnGap, Relay, RelayError, Sharing};
+pub use relay::{OnGap, Relay, RelayError, Sharing};
 pub use share::Share;
+pub use view::Gapped;

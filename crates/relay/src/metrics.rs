@@ -11,7 +11,8 @@ use serde_json::{Map, Value};
 use crate::apply::Refusal;
 use crate::counts::of;
 use crate::probe;
-use crate::relay::{Relay, RelayShared};
+use crate::relay::Relay;
+use crate::view::RelayShared;
 
 struct OfRelay {
     shared: Arc<RelayShared>,

@@ -13,7 +13,8 @@ use serde_json::{Map, Value, json};
 use crate::apply::Refusal;
 use crate::config::Mode;
 use crate::counts::of;
-use crate::relay::{Relay, RelayShared};
+use crate::relay::Relay;
+use crate::view::RelayShared;
 
 /// Where the page is.
 pub const PATH: &str = "/relay";

@@ -36,6 +36,18 @@ const LOG_EVERY: Duration = Duration::from_secs(10);
 /// Most bytes of a key.
 const KEY_MAX: usize = 250;
 
+/// How a secret is proved to brokers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mechanism {
+    /// SCRAM with SHA-512: the secret itself is not sent.
+    #[default]
+    ScramSha512,
+    /// SCRAM with SHA-256.
+    ScramSha256,
+    /// The secret is sent as it is.
+    Plain,
+}
+
 /// A message to be written.
 #[derive(Clone, Debug)]
 pub struct Message {

@@ -16,13 +16,14 @@ use moneta_options::report::Refused;
 use moneta_options::section;
 use moneta_options::values::Values;
 use moneta_relay::share::SHARES_MAX;
+use moneta_relay::topic::Mechanism;
 use moneta_relay::{Mode, Share};
 
 use crate::options::contradictions::is_loopback;
 use crate::options::kinds::control::ControlUrls;
 use crate::options::kinds::pem::Pem;
 use crate::options::kinds::share::KeyShare;
-use crate::options::kinds::topic::{Mechanism, TopicPlace};
+use crate::options::kinds::topic::TopicPlace;
 use crate::options::kinds::topology::{Source, TopologySource};
 use crate::options::sections::access::{AUDIT_LOG, USERS};
 use crate::options::sections::cluster::{MAX_CLOCK_SKEW, WRITER_ID};

@@ -38,12 +38,12 @@ mod with_kafka {
     use std::sync::Arc;
 
     use anyhow::Context;
-    use moneta_kafka::{Access, Mechanism, User};
+    use moneta_kafka::{Access, User};
     use moneta_net::{ClientCertificates, LogInSource, Tls, TlsConfig, TlsConnector};
     use moneta_options::values::Values;
+    use moneta_relay::topic::Mechanism;
     use moneta_server::Certificates;
 
-    use crate::options::kinds::topic;
     use crate::options::of_relay::{THROUGH_CA, THROUGH_LOGIN_FILE, THROUGH_SASL};
     use crate::options::sections::tls::{self, TLS_CONNECT};
     use crate::tls_files;
@@ -51,11 +51,7 @@ mod with_kafka {
     pub fn access(is_asked: Option<bool>, options: &Values, tls: Option<&Arc<Tls>>) -> anyhow::Result<Access> {
         let tls = connector(is_asked, options, tls)?;
         let user = options.get(&THROUGH_LOGIN_FILE).map(|source| {
-            let mechanism = match options.get(&THROUGH_SASL) {
-                topic::Mechanism::ScramSha512 => Mechanism::ScramSha512,
-                topic::Mechanism::ScramSha256 => Mechanism::ScramSha256,
-                topic::Mechanism::Plain => Mechanism::Plain,
-            };
+            let mechanism = options.get(&THROUGH_SASL);
             anyhow::Ok(User { mechanism, source: LogInSource::load(source).context("through_login_file")? })
         });
         let user = user.transpose()?;

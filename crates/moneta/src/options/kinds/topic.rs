@@ -17,18 +17,6 @@ pub struct Place {
     pub tls: Option<bool>,
 }
 
-/// How a secret is proved to brokers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Mechanism {
-    /// SCRAM with SHA-512.
-    #[default]
-    ScramSha512,
-    /// SCRAM with SHA-256.
-    ScramSha256,
-    /// The secret as it is.
-    Plain,
-}
-
 impl Kind for TopicPlace {
     type Value = Option<Place>;
 

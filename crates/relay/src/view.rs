@@ -1,0 +1,105 @@
+//! A relay as others see it: what is read, how far that is, and what is missing.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use moneta_feed::{GapCause, Rate};
+use moneta_store::Clock;
+use parking_lot::Mutex;
+
+use crate::config::RelayConfig;
+use crate::counts::Counts;
+use crate::probe::Probe;
+use crate::share::Share;
+use crate::stream::StreamState;
+use crate::topic::Known;
+
+/// Changes that are missing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gapped {
+    /// All was here up to then, in milliseconds since the Unix epoch, by the clocks of the other region.
+    pub since: u64,
+    /// What was taken there until then may be missing.
+    pub until: u64,
+    /// Why; `None`: the node does not say.
+    pub cause: Option<GapCause>,
+}
+
+/// What the relay's thread does, as others see it.
+pub(crate) struct RelayShared {
+    pub(crate) config: RelayConfig,
+    pub(crate) counts: Arc<Counts>,
+    pub(crate) clock: Arc<Clock>,
+    pub(crate) view: Mutex<View>,
+    pub(crate) gaps: Mutex<VecDeque<Gapped>>,
+    /// Up to when all was here at the start of this process; `None`: what it carries is told later.
+    pub(crate) whole_at_start: Option<u64>,
+    /// The topic between the regions, if there is one.
+    pub(crate) topic: Option<Arc<Known>>,
+    pub(crate) probe: Option<Arc<Probe>>,
+}
+
+/// What is read now.
+#[derive(Default)]
+pub(crate) struct View {
+    pub(crate) copy: String,
+    pub(crate) epoch: u64,
+    pub(crate) streams: Vec<Shown>,
+    /// Why the progress cannot be kept.
+    pub(crate) unkept: Option<String>,
+    /// What is carried.
+    pub(crate) shares: Vec<Share>,
+    /// Of what is carried and not read yet: up to when all is here.
+    pub(crate) unread: Option<u64>,
+    /// Why no share is asked for.
+    pub(crate) unleased: Option<String>,
+}
+
+/// A stream with its place.
+#[derive(Clone)]
+pub(crate) struct Shown {
+    pub(crate) share: Share,
+    pub(crate) slot: String,
+    pub(crate) address: String,
+    pub(crate) state: Arc<StreamState>,
+    /// Bytes a second; 0: no bound.
+    pub(crate) rate: Rate,
+}
+
+impl RelayShared {
+    /// Up to when all is here, in milliseconds since the Unix epoch. Of what others carry this relay lacks nothing.
+    pub(crate) fn whole(&self) -> u64 {
+        let least = {
+            let view = self.view.lock();
+            least(view.streams.iter()).into_iter().chain(view.unread).min()
+        };
+        least.or(self.whole_at_start).unwrap_or_else(|| {
+            self.clock.refresh();
+            self.clock.millis()
+        })
+    }
+
+    /// Gives each stream its part of the rate.
+    pub(crate) fn divide_rate(&self, view: &View) {
+        let each = self.config.rate.get().div_ceil(view.streams.len().max(1) as u64);
+        view.streams.iter().for_each(|stream| stream.rate.set(each));
+    }
+
+    /// Whether shares are this relay's by leases.
+    pub(crate) fn is_leased(&self) -> bool {
+        self.whole_at_start.is_none()
+    }
+
+    /// How far behind it is.
+    pub(crate) fn lag(&self) -> Duration {
+        self.clock.refresh();
+        Duration::from_millis(self.clock.millis().saturating_sub(self.whole()))
+    }
+}
+
+/// Up to when all is here that these have told.
+fn least<'s>(streams: impl Iterator<Item = &'s Shown>) -> Option<u64> {
+    streams.map(|stream| stream.state.watermark.load(Ordering::Relaxed)).min()
+}
