@@ -111,9 +111,8 @@ impl RelayShared {
     /// All nodes of a copy are read.
     pub(crate) fn is_up(&self) -> bool {
         let view = self.view.lock();
-        // Where others have all shares there is nothing to read.
         self.topic_failure().is_none()
-            && (self.is_leased() || !view.streams.is_empty())
+            && (self.is_leased() || !view.streams.is_empty() || self.is_idle(&view))
             && view.streams.iter().all(|stream| stream.state.trouble().is_none())
     }
 }
@@ -151,8 +150,13 @@ impl Observed for Relay {
             }
             if view.shares.is_empty() && shared.is_leased() {
                 notes.push("no share is this relay's: others have them".to_owned());
-            } else if view.streams.is_empty() && view.unread.is_none() && shared.is_leased() && shared.topic.is_some() {
-                notes.push("the topic has fewer partitions than there are shares: none is this relay's".to_owned());
+            } else if shared.is_idle(&view) {
+                let partitions = shared.topic.as_ref().map_or(0, |topic| topic.partitions());
+                let shares: Vec<String> = view.shares.iter().map(ToString::to_string).collect();
+                notes.push(format!(
+                    "nothing to read: the topic has {partitions} partitions, none of them for share {}",
+                    shares.join(", ")
+                ));
             } else if view.streams.is_empty() {
                 unready = true;
                 notes.push("nothing of the other region is read".to_owned());

@@ -145,6 +145,7 @@ impl Relay {
             counts,
             clock,
             topic: topic.as_ref().map(|_| Arc::clone(&known)),
+            reads_topic: inlet.is_some(),
             view: Mutex::default(),
             gaps: Mutex::default(),
             probe,

@@ -114,7 +114,12 @@ impl Supervisor {
             let state = start(config, &self.target, &self.shared.counts, clock, gaps, starting)?;
             streams.push(Shown { share, slot, address: topic.name().to_owned(), state, rate });
         }
-        tracing::info!(topic = topic.name(), partitions = streams.len(), %share, "a topic is read");
+        if streams.is_empty() && self.partitions > 0 {
+            let (name, partitions) = (topic.name(), self.partitions);
+            tracing::warn!(topic = name, partitions, %share, "nothing to read: no partition of the topic is for this share");
+        } else {
+            tracing::info!(topic = topic.name(), partitions = streams.len(), %share, "a topic is read");
+        }
         let mut view = self.shared.view.lock();
         view.copy = copy;
         view.streams.extend(streams);

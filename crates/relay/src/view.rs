@@ -38,6 +38,8 @@ pub(crate) struct RelayShared {
     pub(crate) whole_at_start: Option<u64>,
     /// The topic between the regions, if there is one.
     pub(crate) topic: Option<Arc<Known>>,
+    /// It is read from.
+    pub(crate) reads_topic: bool,
     pub(crate) probe: Option<Arc<Probe>>,
 }
 
@@ -73,12 +75,25 @@ impl RelayShared {
     pub(crate) fn whole(&self) -> u64 {
         let least = {
             let view = self.view.lock();
-            least(view.streams.iter()).into_iter().chain(view.unread).min()
+            let before = self.whole_at_start.filter(|_| !self.is_idle(&view));
+            least(view.streams.iter()).into_iter().chain(view.unread).min().or(before)
         };
-        least.or(self.whole_at_start).unwrap_or_else(|| {
+        least.unwrap_or_else(|| {
             self.clock.refresh();
             self.clock.millis()
         })
+    }
+
+    /// There is nothing to read for it: others have all shares, or none of the topic's partitions is of its own.
+    pub(crate) fn is_idle(&self, view: &View) -> bool {
+        let partitions = self.topic.as_ref().filter(|_| self.reads_topic).map_or(0, |topic| topic.partitions());
+        let has_none = |share: &Share| u32::from(share.number) > partitions;
+        view.streams.is_empty()
+            && view.unread.is_none()
+            && match view.shares.is_empty() {
+                true => self.is_leased(),
+                false => partitions > 0 && view.shares.iter().all(has_none),
+            }
     }
 
     /// Gives each stream its part of the rate.

@@ -51,6 +51,11 @@ fn what_is_written_crosses_by_a_topic_that_others_read_as_json() {
     for relay in [&writer, &readers[0], &readers[1]] {
         until_ready(relay);
     }
+    // One for which there is no partition yet has nothing to read, says so, and is not behind.
+    let fifth = world.relay_as("5", 0, &["--through", &through, "--share", "5/5", "--lag-max", "2"]);
+    fifth.until("it says why", || fifth.page("/readyz").contains("3 partitions, none of them for share 5/5"));
+    assert!(fifth.log().contains("no partition of the topic is for this share"), "{}", fifth.log());
+    until_ready(&fifth);
     // Text, and bytes that are none; many partitions, and so both readers.
     let bytes: Vec<u8> = (0..=255).cycle().take(100_000).collect();
     let values: Vec<(String, Vec<u8>)> = (0..40)
@@ -89,6 +94,8 @@ fn what_is_written_crosses_by_a_topic_that_others_read_as_json() {
     for key in keys.iter().map(String::as_str).chain(["last"]) {
         until(&format!("{key} is there"), || get_bytes(&world, 1, key) == b"x");
     }
+    fifth.until("its partition has come", || fifth.metric("relay_taken_total") > 0.0);
+    assert!(fifth.page("/relay").contains("\"gaps\":[]"), "{}", fifth.page("/relay"));
     for reader in &readers {
         reader.until("it reads them", || reader.page("/relay").contains("\"partitions\":7"));
         until_ready(reader);
