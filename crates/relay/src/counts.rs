@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use moneta_feed::GapCause;
 
 use crate::apply::{Fate, Refusal};
+use crate::due::DueCause;
 
 /// Counters that only grow, of all streams of a relay.
 #[derive(Debug, Default)]
@@ -33,6 +34,8 @@ pub struct Counts {
     pub ended: AtomicU64,
     /// Times that another copy was taken.
     pub switches: AtomicU64,
+    /// Times of the other region that were to be compared, in the order of [`DueCause::ALL`].
+    pub due: [AtomicU64; DueCause::ALL.len()],
 }
 
 /// Adds to a counter that nothing is ordered by.

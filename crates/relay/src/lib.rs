@@ -14,7 +14,7 @@
 //! | [`config`] | what is carried, from where, and how |
 //! | [`relay`] | a relay that runs: what it is given, how it starts and ends |
 //! | `supervisor`, `copies` | which copy is read, and what becomes of its streams |
-//! | `view` | what of that others see |
+//! | `view`, `due` | what of that others see; what is missing and to be compared |
 //! | `stream` | one node's feed, from its begin to its end |
 //! | `dated` | changes that know since when they were current |
 //! | `sink`, `worker`, [`apply`] | changes on their way into the cluster |
@@ -29,6 +29,7 @@ pub mod config;
 mod copies;
 pub mod counts;
 mod dated;
+mod due;
 pub mod leases;
 pub mod message;
 mod metrics;
@@ -46,9 +47,9 @@ mod view;
 mod worker;
 
 pub use config::{LagMax, Mode, RelayConfig};
+pub use due::{Due, DueCause, Gapped, OnDue};
 pub use leases::LeaseConfig;
 pub use metrics::{REPAIRS, metrics};
 pub use page::{PATH, numbers, route};
-pub use relay::{OnGap, Relay, RelayError, Sharing};
+pub use relay::{Relay, RelayError, Sharing};
 pub use share::Share;
-pub use view::Gapped;

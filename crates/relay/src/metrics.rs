@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 
 use crate::apply::Refusal;
 use crate::counts::of;
+use crate::due::DueCause;
 use crate::probe;
 use crate::relay::Relay;
 use crate::view::RelayShared;
@@ -89,11 +90,18 @@ const BY_REASON: &[Reading<OfRelay>] = &[
     Metric::counter("relay_gaps_total", Unit::Count, "Times that changes of the other region were missing, by cause.")
         .labels(&["cause"])
         .read(|now| by(&now.shared.counts.gaps())),
+    Metric::counter(
+        "relay_repairs_due_total",
+        Unit::Count,
+        "Times of the other region that were to be compared with what is here, by cause.",
+    )
+    .labels(&["cause"])
+    .read(|now| by(&DueCause::ALL.map(|cause| (cause.word(), of(&now.shared.counts.due[cause as usize]))))),
 ];
 
-/// Repairs of gaps by how they ended; told by what runs them.
+/// Repairs that the relay has started, by how they ended; told by what runs them.
 pub const REPAIRS: Metric =
-    Metric::counter("relay_repairs_total", Unit::Count, "Repairs that gaps have started, by how they ended.")
+    Metric::counter("relay_repairs_total", Unit::Count, "Repairs that the relay has started, by how they ended.")
         .labels(&["ended"]);
 
 /// The declarations of a relay's metrics.

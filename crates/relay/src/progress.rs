@@ -34,6 +34,9 @@ pub struct Kept {
     pub whole: u64,
     /// The same of each slot of the copy.
     pub slots: BTreeMap<String, u64>,
+    /// What `whole` was when this copy was begun to be read; 0: that is not known.
+    #[serde(default)]
+    pub begun: u64,
 }
 
 impl Kept {
@@ -49,11 +52,20 @@ impl Kept {
     }
 
     /// Takes over how far the slots of a copy are, all of them. What is here does not become less.
-    pub fn advance(&mut self, copy: &str, slots: impl IntoIterator<Item = (String, u64)>) {
+    ///
+    /// Returns, if another copy was read before, since when that one was read. What it lacked all that time it told nobody, so that
+    /// may be missing here, however far it was.
+    pub fn advance(&mut self, copy: &str, slots: impl IntoIterator<Item = (String, u64)>) -> Option<u64> {
         self.form = FORM;
-        copy.clone_into(&mut self.copy);
+        let mut before = None;
+        if self.copy != copy {
+            before = (!self.copy.is_empty() && self.begun > 0).then_some(self.begun);
+            copy.clone_into(&mut self.copy);
+            self.begun = self.whole;
+        }
         self.slots = slots.into_iter().collect();
         self.whole = self.whole.max(self.slots.values().copied().min().unwrap_or(0));
+        before
     }
 }
 
@@ -212,5 +224,13 @@ mod tests {
         // A copy that is behind takes nothing away from what is here.
         kept.advance("b", [("0".to_owned(), 10), ("1".to_owned(), 60)]);
         assert_eq!((kept.whole, kept.of("b", "0"), kept.of("b", "1"), kept.of("a", "0")), (30, 30, 60, 30));
+    }
+
+    #[test]
+    fn what_a_copy_may_have_lacked_reaches_back_to_where_it_was_begun() {
+        let mut kept = Kept::until(20);
+        let mut at = |copy, whole| kept.advance(copy, [("0".to_owned(), whole)]);
+        assert_eq!([at("a", 30), at("a", 40), at("b", 40), at("b", 50)], [None, None, Some(20), None]);
+        assert_eq!([at("a", 50), at("a", 60), at("b", 60)], [Some(40), None, Some(50)]);
     }
 }

@@ -14,6 +14,7 @@ use parking_lot::Mutex;
 use crate::config::RelayConfig;
 use crate::copies::choose;
 use crate::counts::Counts;
+use crate::due::{DueCause, Gapped, OnDue};
 use crate::leases::{LeaseConfig, Leases};
 use crate::part::Part;
 use crate::probe::Probe;
@@ -22,14 +23,11 @@ use crate::share::Share;
 use crate::stream::{Gaps, Target};
 use crate::supervisor::Supervisor;
 use crate::topic::{self, Known, Outlet, Topic};
-use crate::view::{Gapped, RelayShared};
+use crate::view::RelayShared;
 use crate::worker::Applier;
 
 /// Gaps that are remembered for the page.
 const GAPS_SHOWN: usize = 16;
-
-/// Called when changes are missing.
-pub type OnGap = Arc<dyn Fn(Gapped) + Send + Sync>;
 
 /// Why a relay cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -85,8 +83,8 @@ pub struct Surroundings {
     pub outward: Outward,
     /// The clock of this process.
     pub clock: Arc<Clock>,
-    /// Hears of gaps.
-    pub on_gap: OnGap,
+    /// Hears of what is to be compared.
+    pub on_due: OnDue,
     /// Keys that are written there and read here.
     pub probe: Option<Arc<Probe>>,
 }
@@ -102,7 +100,7 @@ impl Relay {
         source: Guarded<Box<dyn TopologySource>>,
         surroundings: Surroundings,
     ) -> Result<Self, RelayError> {
-        let Surroundings { sharing, owes, way, outward, clock, on_gap, probe } = surroundings;
+        let Surroundings { sharing, owes, way, outward, clock, on_due, probe } = surroundings;
         let known = |name: &&String| topology.replicas.iter().any(|replica| replica.name == **name);
         if let Some(name) = config.copy.as_ref().filter(|name| !known(name)) {
             return Err(RelayError::UnknownCopy(name.clone()));
@@ -149,11 +147,12 @@ impl Relay {
             view: Mutex::default(),
             gaps: Mutex::default(),
             probe,
+            on_due,
         });
         let watch = topic.map(|topic| {
             moneta_background::start("relay-topic", move |run| topic::watch(run, &*topic, &known, outlet.as_deref()))
         });
-        let gaps = told_of_gaps(&shared, on_gap);
+        let gaps = told_of_gaps(&shared);
         let mut supervisor = Supervisor {
             shared: Arc::clone(&shared),
             target,
@@ -192,19 +191,20 @@ impl Relay {
     }
 }
 
-fn told_of_gaps(shared: &Arc<RelayShared>, on_gap: OnGap) -> Gaps {
+fn told_of_gaps(shared: &Arc<RelayShared>) -> Gaps {
     let shared = Arc::downgrade(shared);
     Arc::new(move |since, Gap { since: until, cause }| {
         let gapped = Gapped { since, until, cause };
         let why = cause.map_or("unknown", GapCause::word);
         tracing::error!(since, until, why, "changes of the other region are missing: that time is to be repaired");
-        if let Some(shared) = shared.upgrade() {
+        let Some(shared) = shared.upgrade() else { return };
+        {
             let mut gaps = shared.gaps.lock();
             if gaps.len() == GAPS_SHOWN {
                 gaps.pop_front();
             }
             gaps.push_back(gapped);
         }
-        on_gap(gapped);
+        shared.due(since, DueCause::Gap);
     })
 }

@@ -22,6 +22,7 @@ use moneta_net::Outward;
 use crate::config::RelayConfig;
 use crate::copies::{choose, next_after};
 use crate::counts::add;
+use crate::due::DueCause;
 use crate::leases::{Carried, Leases};
 use crate::part::Part;
 use crate::share::Share;
@@ -283,13 +284,20 @@ impl Supervisor {
 
     /// Takes note of how far the streams are.
     fn note(&mut self) {
-        let view = self.shared.view.lock();
-        for part in &mut self.parts {
-            let streams = || view.streams.iter().filter(|stream| stream.share == part.share);
-            if streams().next().is_some() {
-                let slots = streams().map(|one| (one.slot.clone(), one.state.watermark.load(Ordering::Relaxed)));
-                part.kept.advance(&view.copy, slots);
+        let mut before: Option<u64> = None;
+        {
+            let view = self.shared.view.lock();
+            for part in &mut self.parts {
+                let streams = || view.streams.iter().filter(|stream| stream.share == part.share);
+                if streams().next().is_some() {
+                    let slots = streams().map(|one| (one.slot.clone(), one.state.watermark.load(Ordering::Relaxed)));
+                    before = before.into_iter().chain(part.kept.advance(&view.copy, slots)).min();
+                }
             }
+        }
+        if let Some(since) = before {
+            tracing::info!(since, "another copy was read since: what it lacked is to be repaired");
+            self.shared.due(since, DueCause::Switch);
         }
     }
 

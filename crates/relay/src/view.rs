@@ -1,31 +1,21 @@
-//! A relay as others see it: what is read, how far that is, and what is missing.
+//! A relay as others see it: what is read, and how far that is.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use moneta_feed::{GapCause, Rate};
+use moneta_feed::Rate;
 use moneta_store::Clock;
 use parking_lot::Mutex;
 
 use crate::config::RelayConfig;
-use crate::counts::Counts;
+use crate::counts::{Counts, add};
+use crate::due::{Due, DueCause, Gapped, OnDue};
 use crate::probe::Probe;
 use crate::share::Share;
 use crate::stream::StreamState;
 use crate::topic::Known;
-
-/// Changes that are missing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Gapped {
-    /// All was here up to then, in milliseconds since the Unix epoch, by the clocks of the other region.
-    pub since: u64,
-    /// What was taken there until then may be missing.
-    pub until: u64,
-    /// Why; `None`: the node does not say.
-    pub cause: Option<GapCause>,
-}
 
 /// What the relay's thread does, as others see it.
 pub(crate) struct RelayShared {
@@ -41,6 +31,7 @@ pub(crate) struct RelayShared {
     /// It is read from.
     pub(crate) reads_topic: bool,
     pub(crate) probe: Option<Arc<Probe>>,
+    pub(crate) on_due: OnDue,
 }
 
 /// What is read now.
@@ -94,6 +85,14 @@ impl RelayShared {
                 true => self.is_leased(),
                 false => partitions > 0 && view.shares.iter().all(has_none),
             }
+    }
+
+    /// All was here up to `since`; what was written there after that, and less than the margin before it, is to be compared.
+    pub(crate) fn due(&self, since: u64, cause: DueCause) {
+        add(&self.counts.due[cause as usize], 1);
+        let margin = u64::try_from(RelayConfig::MARGIN.as_millis()).unwrap_or(u64::MAX);
+        let copy = self.view.lock().copy.clone();
+        (self.on_due)(Due { since: since.saturating_sub(margin).max(1), copy, cause });
     }
 
     /// Gives each stream its part of the rate.

@@ -1,6 +1,6 @@
 //! `moneta relay`: carries what changes in another region to the cluster here, from options to a process that runs.
 
-pub mod gaps;
+pub mod repairs;
 mod registered;
 mod topic;
 
@@ -24,7 +24,7 @@ use moneta_process::runner::Beginning;
 use moneta_process::startup::Startup;
 use moneta_relay::probe::Probe;
 use moneta_relay::relay::{Surroundings, Way};
-use moneta_relay::{LagMax, LeaseConfig, OnGap, Relay, RelayConfig, Sharing};
+use moneta_relay::{LagMax, LeaseConfig, OnDue, Relay, RelayConfig, Sharing};
 use moneta_remote::ValueMemory;
 use moneta_store::{Clock, KeyHash, Origin as Writer, Store, component};
 
@@ -100,10 +100,10 @@ pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     });
     let probe = probe.transpose().context("no thread for the probe")?;
     let repairs = (options.get(&REPAIR) && store.is_some())
-        .then(|| gaps::Repairs::start(&options, &outward, &clock))
+        .then(|| repairs::Repairs::start(&options, &outward, &clock))
         .transpose()?;
-    let of_gaps = repairs.clone();
-    let on_gap: OnGap = Arc::new(move |gap| of_gaps.iter().for_each(|repairs| repairs.gap(gap)));
+    let of_due = repairs.clone();
+    let on_due: OnDue = Arc::new(move |due| of_due.iter().for_each(|repairs| repairs.due(&due)));
     let leased = control.as_ref().filter(|_| options.get(&SHARES) > 1).map(|Plane { control, identity }| LeaseConfig {
         control: Arc::clone(control),
         worker: identity.id().to_owned(),
@@ -115,7 +115,7 @@ pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     let of_nodes = regions.here.clone();
     let owes = Box::new(move || of_nodes.as_ref().is_some_and(Cluster::owes));
     let way = way(&options, tls.as_ref(), store)?;
-    let surroundings = Surroundings { sharing, owes, way, outward, clock, on_gap, probe: probe.clone() };
+    let surroundings = Surroundings { sharing, owes, way, outward, clock, on_due, probe: probe.clone() };
     let relay = Relay::start(config, regions.topology, regions.source, surroundings)?;
     let relay = Arc::new(relay);
     let closing = (Arc::clone(&relay), probe, regions.there, repairs.clone());

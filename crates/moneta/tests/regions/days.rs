@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::common::{Signal, connect, moneta, output, until};
-use crate::world::{Region, World};
+use crate::world::{Region, RelayProcess, World, ask};
 
 /// Nodes that have what they had after a kill, and learn the rest from the other copy.
 const SSD: &[&str] = &["--flash", "{ssd}:160m", "--catch-up", "{topology}"];
@@ -45,6 +45,49 @@ fn a_copy_that_lacks_a_write_dies_and_another_one_tells_it() {
     world.regions[0].kill(0);
     (0..10).for_each(|key| reads(&world.regions[1], &format!("key{key}"), "hinted"));
     assert!(relay.metric("relay_switches_total") >= 1.0);
+    // What it may have lacked for longer than is read again is to be repaired.
+    relay.until("it is to be repaired", || relay.page("/metrics").contains("repairs_due_total{cause=\"switch\"} 1"));
+    let since = waiting_since(&relay);
+    assert!(since > 0, "{}", relay.page("/relay"));
+    relay.kill();
+    // The next one has not forgotten it.
+    let relay = world.relay(0, &[]);
+    relay.until("it has its page", || relay.page("/relay").contains("waiting_since"));
+    assert_eq!(waiting_since(&relay), since, "{}", relay.page("/relay"));
+}
+
+/// Since when what waits to be repaired was written; 0: nothing waits.
+fn waiting_since(relay: &RelayProcess) -> u64 {
+    let text = relay.page("/relay");
+    let page: serde_json::Value = serde_json::from_str(text.split_once("\r\n\r\n").expect("a body").1).expect("JSON");
+    page["repairs"]["waiting_since"].as_u64().unwrap_or(0)
+}
+
+/// Without the repair the write stays unknown for ever: it lies further back in the other copy's feed than is read again.
+#[test]
+#[ignore = "it takes two minutes: `make test-regions` runs it"]
+fn a_write_that_the_copy_that_was_read_never_had_is_found_when_it_dies() {
+    let mut world = World::start([&[], &[]]);
+    let relay = world.relay(0, &[]);
+    for key in ["k", "d"] {
+        world.regions[0].set(key, "before");
+        reads(&world.regions[1], key, "before");
+    }
+    // As a write is on one copy alone whose hint for the other one never gets there.
+    let other = world.regions[0].addresses[1];
+    assert_eq!(ask(other, "ms k 5\r\nafter"), "HD\r\n");
+    assert_eq!(ask(other, "md d"), "HD\r\n");
+    // Longer than the margin that is read again.
+    thread::sleep(Duration::from_secs(100));
+    world.regions[0].kill(0);
+    relay.until("another copy is read", || relay.metric("relay_switches_total") == 1.0 && relay.metric("relay_up") == 1.0);
+    world.regions[0].set("later", "x");
+    reads(&world.regions[1], "later", "x");
+    let held = ["k", "d"].map(|key| world.regions[1].ask(&format!("mg {key} v")));
+    assert_eq!(held, ["VA 6\r\nbefore\r\n"; 2], "it is told without a repair");
+    relay.until("it is repaired", || relay.page("/metrics").contains("relay_repairs_total{ended=\"done\"} 1"));
+    reads(&world.regions[1], "k", "after");
+    until("the delete is there", || world.regions[1].ask("mg d v") == "EN\r\n");
 }
 
 #[test]
