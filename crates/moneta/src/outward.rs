@@ -237,6 +237,12 @@ pub fn control_of_command() -> Option<Control> {
     Some(Control::new(urls, &of_command(), environment.clone()))
 }
 
+/// Another control plane, which is asked as the one that this command was told of is.
+pub fn control_at(urls: &[ControlUrl]) -> Control {
+    let environment = CONTROL_OF_COMMAND.get().map(|(_, environment)| environment.clone());
+    Control::new(urls, &of_command(), environment.unwrap_or_default())
+}
+
 impl OutwardArgs {
     /// `None`: they say nothing.
     fn outward(self) -> anyhow::Result<Option<(Outward, Fresh)>> {

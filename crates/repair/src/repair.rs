@@ -1,6 +1,6 @@
 //! The run of a repair.
 
-use std::path::PathBuf;
+use std::io;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use futures_util::future::join_all;
@@ -41,8 +41,8 @@ pub struct RepairConfig {
     pub rate: u64,
     /// Nothing is written.
     pub only_looks: bool,
-    /// Where it is kept how far it is; `None`: nowhere.
-    pub done: Option<PathBuf>,
+    /// What one that was cut short had done, as [`Watch::keep`] was told.
+    pub done: Option<Done>,
 }
 
 impl Default for RepairConfig {
@@ -66,6 +66,15 @@ pub trait Watch {
 
     /// Whether it is to end. What is done is kept.
     fn should_stop(&self) -> bool;
+
+    /// Keeps how far it is, for one that goes on; `None`: the next one begins anew.
+    ///
+    /// # Errors
+    /// If that cannot be kept: the repair ends.
+    fn keep(&self, done: Option<&Done>, report: &Report) -> io::Result<()> {
+        let _ = (done, report);
+        Ok(())
+    }
 }
 
 /// Why a repair does not go on.
@@ -76,13 +85,8 @@ pub enum RepairError {
     #[error(transparent)]
     Digest(#[from] DigestError),
     /// It cannot be kept how far it is.
-    #[error("{path}: {source}")]
-    Done {
-        /// The file.
-        path: String,
-        /// Why.
-        source: std::io::Error,
-    },
+    #[error("how far it is cannot be kept: {0}")]
+    Unkept(#[from] io::Error),
 }
 
 /// Milliseconds since the Unix epoch.
@@ -106,7 +110,7 @@ pub fn repair(a: &Side, b: &Side, config: &RepairConfig, watch: &dyn Watch) -> R
     let span = Span { since, until: now().saturating_sub(lag), buckets: config.buckets, prefix: config.prefix.clone() };
     let sides = [a.name.clone(), b.name.clone()];
     let wanted = Done { sides, span, below: 0 };
-    let before = config.done.as_deref().and_then(Done::read).filter(|done| done.is_begun() && done.is_part_of(&wanted));
+    let before = config.done.clone().filter(|done| done.is_begun() && done.is_part_of(&wanted));
     // One that was cut short goes on with what it looked at. What was made since is for the next one; or for a second pass at once,
     // since the next one may look back less far than to here.
     let passes = match (before, config.goal) {
@@ -162,16 +166,12 @@ fn pass(
             mend_all(a, b, together, mending, report);
             pace.pass(together.len() as u64);
         }
-        if let (Some(path), Some(last)) = (&config.done, group.last()) {
+        if let Some(last) = group.last() {
             done.below = u32::from(*last) + 1;
-            let failed = |source| RepairError::Done { path: path.display().to_string(), source };
-            done.write(path).map_err(failed)?;
+            watch.keep(Some(&done), report)?;
         }
     }
-    // The next one begins anew.
-    if let Some(path) = &config.done {
-        let _ = std::fs::remove_file(path);
-    }
+    watch.keep(None, report)?;
     Ok(true)
 }
 

@@ -1,6 +1,6 @@
 //! What a repair found.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// What became of a key that differed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -25,7 +25,8 @@ pub enum Cause {
 }
 
 /// The counts of what was found.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Report {
     /// Items that both sides hold together, in the time that was looked at.
     pub items: u64,
@@ -81,6 +82,28 @@ impl Report {
         *counter += 1;
         if is_written {
             *(if is_to_a { &mut self.to_a } else { &mut self.to_b }) += 1;
+        }
+    }
+
+    /// Adds what another one found before this one went on in its place.
+    #[must_use]
+    pub fn after(&self, before: &Self) -> Self {
+        Self {
+            listed: self.listed + before.listed,
+            older: self.older + before.older,
+            life: self.life + before.life,
+            deleted: self.deleted + before.deleted,
+            to_a: self.to_a + before.to_a,
+            to_b: self.to_b + before.to_b,
+            evicted: self.evicted + before.evicted,
+            flushed: self.flushed + before.flushed,
+            changed: self.changed + before.changed,
+            refused: self.refused + before.refused,
+            failed: self.failed + before.failed,
+            digest_bytes: self.digest_bytes + before.digest_bytes,
+            list_bytes: self.list_bytes + before.list_bytes,
+            copied_bytes: self.copied_bytes + before.copied_bytes,
+            ..*self
         }
     }
 

@@ -5,6 +5,7 @@
 mod common;
 mod fills;
 mod fleet;
+mod repairs;
 #[cfg(feature = "stores")]
 #[path = "../stores/server.rs"]
 mod server;

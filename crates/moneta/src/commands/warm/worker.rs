@@ -15,7 +15,8 @@ use signal_hook::consts::TERM_SIGNALS;
 use signal_hook::flag;
 
 use super::{BY_FILES, DIRECT, Order, copies, direct, files};
-use crate::commands::{archives, job};
+use crate::commands::repair::job::REPAIR;
+use crate::commands::{archives, job, repair};
 
 /// How often it asks for a task while a job is open that may have one, or where it cannot follow which jobs there are.
 const ASK_EVERY: Duration = Duration::from_secs(1);
@@ -44,7 +45,7 @@ struct WorkerArgs {
 /// The subcommand.
 pub fn command() -> Command {
     WorkerArgs::augment_args(Command::new("worker"))
-        .about("Do the tasks of jobs of a control plane, such as those of `moneta warm`, until a signal")
+        .about("Do the tasks of jobs of a control plane, such as those of `moneta warm` and `moneta repair`, until a signal")
         .after_help("At a signal it gives its tasks back, and others go on. It needs the role `register` for the apps. See docs/warming.md.")
 }
 
@@ -98,7 +99,7 @@ impl Working<'_> {
     }
 
     fn run(&self, name: String) -> anyhow::Result<()> {
-        let mut kinds = vec![DIRECT.to_owned(), FILL.to_owned()];
+        let mut kinds = vec![DIRECT.to_owned(), FILL.to_owned(), REPAIR.to_owned()];
         if !self.args.volumes.is_empty() {
             kinds.push(BY_FILES.to_owned());
         }
@@ -174,8 +175,11 @@ impl Working<'_> {
     }
 
     fn task(&self, held: &Held) -> anyhow::Result<End> {
-        let order: Order = serde_json::from_value(held.given.params.clone()).context("the job is not understood")?;
         let stop = || self.is_stopped();
+        if held.given.kind == REPAIR {
+            return repair::job::work(held, &stop);
+        }
+        let order: Order = serde_json::from_value(held.given.params.clone()).context("the job is not understood")?;
         let by_files = || -> anyhow::Result<files::Part<'_>> {
             let via = order.via.as_ref().context("the job names no place for files")?;
             if !self.args.volumes.contains(via) {
