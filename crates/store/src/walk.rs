@@ -17,25 +17,39 @@ pub enum Walking {
     Wait(Pending<()>),
 }
 
-/// Where a walk stands. Begin with the default; dropping it ends the walk.
+/// Where a walk stands. Begin with the default, or [`Cursor::since`]; dropping it ends the walk.
 #[derive(Debug, Default)]
-pub struct Cursor(Option<Box<dyn Any + Send>>);
+pub struct Cursor {
+    place: Option<Box<dyn Any + Send>>,
+    since: u64,
+}
 
 impl Cursor {
+    /// The begin of a walk that may leave out items whose versions were made before a moment, in milliseconds since the Unix epoch.
+    /// Stores that need not read them do; others show all.
+    pub fn since(millis: u64) -> Self {
+        Self { place: None, since: millis }
+    }
+
+    /// Items whose versions were made before this moment may be left out; 0: all are to be shown.
+    pub fn oldest(&self) -> u64 {
+        self.since
+    }
+
     /// Takes out what the store kept here at the end of the last batch; `None` at the begin of a walk, and for what another
     /// kind of store left.
     pub fn take<T: Any>(&mut self) -> Option<Box<T>> {
-        self.0.take()?.downcast().ok()
+        self.place.take()?.downcast().ok()
     }
 
     /// Keeps what the store needs for the next batch.
     pub fn keep<T: Any + Send>(&mut self, place: Box<T>) {
-        self.0 = Some(place);
+        self.place = Some(place);
     }
 
     /// Whether the walk has begun and not ended.
     pub fn is_under_way(&self) -> bool {
-        self.0.is_some()
+        self.place.is_some()
     }
 }
 

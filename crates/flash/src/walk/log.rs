@@ -5,12 +5,13 @@
 
 use std::sync::Arc;
 
-use moneta_store::{Cx, Pending};
+use moneta_store::{Cx, Pending, Version};
 use parking_lot::Mutex;
 
 use super::unreadable::unreadable;
 use crate::inner::Inner;
 use crate::log::buffer::Buffer;
+use crate::log::regions::{Region, RegionStage};
 use crate::operations::attempt::pend;
 use moneta_device::format::BLOCK;
 use moneta_device::format::region::HEADER_BYTES;
@@ -114,12 +115,14 @@ impl Piece {
 }
 
 impl LogReader {
-    /// A reader of the regions in use now.
-    pub(super) fn begin(inner: &Inner) -> Self {
+    /// A reader of the regions in use now, but for those that are full of versions that were made before `since`, in milliseconds
+    /// since the Unix epoch.
+    pub(super) fn begin(inner: &Inner, since: u64) -> Self {
         let emptied = inner.regions.emptied();
         let end = inner.log.end();
-        let in_use = inner.regions.iter().map(|(number, region)| (region.sequence(), number));
-        let mut regions: Vec<_> = in_use.filter(|(sequence, _)| (1..end).contains(sequence)).collect();
+        let in_use = inner.regions.iter().map(|(number, region)| (region.sequence(), number, region));
+        let wanted = in_use.filter(|(sequence, _, region)| (1..end).contains(sequence) && !is_before(region, since));
+        let mut regions: Vec<_> = wanted.map(|(sequence, number, _)| (sequence, number)).collect();
         regions.sort_unstable_by(|one, other| other.cmp(one));
         // A region freed while the table was read may be missing, and so may the one its records were carried to.
         let is_overtaken = inner.regions.emptied() != emptied;
@@ -190,6 +193,14 @@ impl LogReader {
             Source::Window(window) => (stand.wanted == 0).then_some(window),
         };
     }
+}
+
+/// Whether a region takes no more records, and all that it has were made before this moment. A record that is newer elsewhere has a
+/// newer version, so what is to be shown lies in no such region.
+fn is_before(region: &Region, since: u64) -> bool {
+    let greatest = region.greatest_version();
+    // Regions of an old format do not say theirs.
+    region.state() == RegionStage::Closed && greatest > Version::ZERO && greatest.millis() < since
 }
 
 impl Visit {

@@ -28,9 +28,9 @@ impl Inner {
             // Changes made meanwhile are in the upper tier alone; a walk of both tiers shows those.
             return Walking::End;
         }
-        let mut walk = cursor
-            .take()
-            .unwrap_or_else(|| Box::new(Walk { stage: Stage::Log(LogReader::begin(self)), owed: Owed::default() }));
+        let since = cursor.oldest();
+        let begin = || Walk { stage: Stage::Log(LogReader::begin(self, since)), owed: Owed::default() };
+        let mut walk = cursor.take().unwrap_or_else(|| Box::new(begin()));
         let walking = self.walk_on(cx, &mut walk, show);
         if !matches!(walking, Walking::End) {
             cursor.keep(walk);

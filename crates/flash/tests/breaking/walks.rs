@@ -99,6 +99,33 @@ fn keys_that_are_overwritten_between_the_batches_of_a_walk_are_all_shown() {
 }
 
 #[test]
+fn a_walk_of_what_is_new_reads_no_region_that_is_full_of_what_is_old() {
+    let mut config = config();
+    config.versioning.cluster = true;
+    let (media, clock) = (MemoryMedia::new(device_bytes(60)), Arc::new(Clock::manual(START)));
+    let flash = open(media, &config, &clock);
+    let old = names(5000);
+    store(&flash, &old, 1000);
+    clock.advance_millis(3_600_000);
+    let since = clock.millis();
+    let new: Vec<Vec<u8>> = (0..50).map(|number| format!("new {number}").into_bytes()).collect();
+    store(&flash, &new, 1000);
+    store(&flash, &old[..50], 1000);
+    // So that what is new is in regions that are full, too.
+    store(&flash, &vec![b"filler".to_vec(); 600], 1000);
+    let read = |cursor| {
+        let before = numbers(&flash).device_read_bytes;
+        let walk = Steps { cursor, ..Steps::default() }.finish(&flash);
+        (numbers(&flash).device_read_bytes - before, walk)
+    };
+    let ((all, of_all), (some, of_some)) = (read(Cursor::default()), read(Cursor::since(since)));
+    assert_eq!((of_all.missing(&old), of_all.missing(&new)), (0, 0));
+    assert_eq!((of_some.missing(&old[..50]), of_some.missing(&new)), (0, 0), "what is new is left out");
+    println!("{some} bytes in place of {all}");
+    assert!(all > 4 << 20 && some > 0 && some < all / 4, "{some} bytes in place of {all}");
+}
+
+#[test]
 fn keys_are_shown_as_they_are_when_they_are_shown() {
     let flash = tier(100, |_| {});
     let names = names(2000);

@@ -66,12 +66,13 @@ struct Found {
 
 impl<U: Store + 'static, L: Store + 'static> component::Walk for Tiered<U, L> {
     fn walk(&self, cx: &Cx, cursor: &mut Cursor, show: &mut dyn FnMut(&Walked<'_>)) -> Walking {
+        let since = cursor.oldest();
         let begin = || Walk {
             watch: Watch::new(&self.0.moves),
             found: Arc::default(),
             retries: 0,
             stage: Stage::Begun,
-            cursor: Cursor::default(),
+            cursor: Cursor::since(since),
             failed: Arc::default(),
         };
         let mut walk: Box<Walk> = cursor.take().unwrap_or_else(|| Box::new(begin()));

@@ -4,6 +4,7 @@ use std::sync::LazyLock;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::common::{Node, file, moneta, output};
+use crate::world::page;
 
 /// The milliseconds of 2020-01-01, where versions begin.
 const BEGIN: u64 = 1_577_836_800_000;
@@ -25,7 +26,11 @@ fn node() -> (Node, String) {
 }
 
 fn node_of(memory: &str) -> (Node, String) {
-    let node = Node::start(&["--cluster", "--threads", "1", "-m", memory]);
+    node_with(&["--cluster", "--threads", "1", "-m", memory])
+}
+
+fn node_with(options: &[&str]) -> (Node, String) {
+    let node = Node::start(options);
     node.wait_for_log("admin HTTP listening");
     let log = node.log();
     let line = log.lines().find(|line| line.contains("admin HTTP listening")).expect("it says so");
@@ -181,6 +186,41 @@ fn a_repair_of_a_time_that_was_cut_short_goes_on_and_then_looks_at_what_came_sin
         assert_eq!(a.exchange(&format!("mg {key} v V\r\n")), b.exchange(&format!("mg {key} v V\r\n")));
     }
     assert!(!std::path::Path::new(&state).exists(), "the next one begins anew");
+}
+
+/// Without this each repair of a night reads all that is on SSD.
+#[test]
+fn what_was_not_written_since_is_not_read() {
+    const OLD: usize = 40_000;
+    let folder = tempfile::tempdir().expect("a folder");
+    let nodes = ["a", "b"].map(|name| {
+        let tier = format!("{}:160m", folder.path().join(name).display());
+        node_with(&["--cluster", "--threads", "1", "-m", "64", "--flash", &tier])
+    });
+    let value = "v".repeat(1000);
+    for (at, (node, _)) in nodes.iter().enumerate() {
+        for first in (0..OLD).step_by(5000) {
+            let set = |key: usize| format!("ms key{key} 1000 V{}\r\n{value}\r\n", version(7200, key % 16_000));
+            let text: String = (first..first + 5000).map(set).collect();
+            assert!(node.exchange(&text).lines().all(|line| line == "HD"), "a node does not take it");
+        }
+        let text: String = (0..20).map(|key| format!("ms key{key} 1 V{}\r\n{at}\r\n", version(60, at))).collect();
+        assert!(node.exchange(&text).lines().all(|line| line == "HD"), "a node does not take it");
+    }
+    let [(_, admin_a), (_, admin_b)] = &nodes;
+    let read = || {
+        let text = [admin_a, admin_b].map(|admin| page(admin, "/metrics")).concat();
+        let lines = text.lines().filter_map(|line| line.strip_prefix("moneta_flash_device_read_bytes_total "));
+        lines.map(|bytes| bytes.parse::<f64>().expect("a number")).sum::<f64>()
+    };
+    let begun = read();
+    let report = repair(admin_a, admin_b, &["--since", "30m"]);
+    let of_since = read() - begun;
+    assert_eq!(counts(&report)[0], 20, "{report}");
+    repair(admin_a, admin_b, &["--full"]);
+    let of_all = read() - begun - of_since;
+    println!("{of_since} bytes read for the last half hour, {of_all} for all");
+    assert!(of_all > 1000.0 * OLD as f64 && of_since < of_all / 3.0, "{of_since} of {of_all} bytes are read");
 }
 
 /// Two nodes that hold the same keys, but for those that `lacks` says.
