@@ -178,10 +178,10 @@ pub(crate) fn restore_points(
     Ok(restored)
 }
 
-/// An item as one that was written just after the flush. Of then it is current, and not of now: a client may have deleted the key
+/// An item as one that was written just after the flush, under a version that tells relays so: they carry it if they carry flushes. Of then it is current, and not of now: a client may have deleted the key
 /// since, and a node may have started anew and forgotten that.
 fn above(set: Set, flush: Version) -> Set {
-    let version = Version::new(flush.local() + 1, flush.origin());
+    let version = flush.rolled_back();
     let mut meta = set.meta;
     meta.cas = version.0;
     meta.unversioned = false;
@@ -252,8 +252,7 @@ fn clear(
         newest = newest.max(version);
     }
     let now = if now == 0 { millis() } else { now };
-    let local = (newest.local() + 1).max(Version::at(now).local());
-    let flush = Version::new(local, Origin::new(region, 0));
+    let flush = Version::of_rollback(newest, now, Origin::new(region, 0));
     watch.note(&format!("what the targets hold goes under version {}", flush.0));
     for target in targets {
         let failed = target.failed();

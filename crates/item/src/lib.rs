@@ -23,4 +23,4 @@ pub use key_hash::{KeyHash, SECRET_BYTES};
 pub use newer::Newer;
 pub use number::{NUMBER_VALUE_MAX, parse_number};
 pub use outcome::{Deleted, Lookup, Number, Written};
-pub use version::{Lane, Origin, Version, VersionClock, next_local};
+pub use version::{Lane, Origin, Version, VersionClock, local_after, next_local};

@@ -23,6 +23,9 @@ pub const ORIGIN_BITS: u32 = 8;
 /// Where the counter begins in a millisecond: anywhere below this, so that clocks that know nothing of each other seldom make
 /// the same version. What is left of its range is 8192 versions a millisecond.
 const START_RANGE: u64 = 1 << (COUNTER_BITS - 1);
+/// First of the two counters of a millisecond that no clock gives out: under the first one a rollback takes what was there, and under
+/// the other one it writes.
+const ROLLBACK: u64 = (1 << COUNTER_BITS) - 2;
 /// By how much in the counter a clock goes on above what it has seen, at most.
 const STEP_MAX: u64 = 256;
 /// 2^64 over the golden ratio: spreads what it is multiplied with over the upper bits.
@@ -64,9 +67,31 @@ impl Version {
     pub fn just_above(self) -> Self {
         let (origin, local) = (self.origin(), self.local());
         match origin.writer() {
-            15 => Self::new(local + 1, Origin::new(origin.region(), 0)),
+            15 => Self::new(local_after(local), Origin::new(origin.region(), 0)),
             writer => Self::new(local, Origin::new(origin.region(), writer + 1)),
         }
+    }
+
+    /// The version under which a rollback takes what is there, just before `millis` since the Unix epoch, and in any case greater
+    /// than `newest`.
+    #[must_use]
+    pub fn of_rollback(newest: Self, millis: u64, origin: Origin) -> Self {
+        let last_of = |millis: u64| local_at(millis) | ROLLBACK;
+        let own = last_of(millis.saturating_sub(1));
+        let above = if last_of(newest.millis()) > newest.local() { newest.millis() } else { newest.millis() + 1 };
+        Self::new(own.max(last_of(above)), origin)
+    }
+
+    /// The version under which a rollback writes that has taken what was there under this one.
+    #[must_use]
+    pub fn rolled_back(self) -> Self {
+        Self::new(self.local() | 1, self.origin())
+    }
+
+    /// Whether a rollback has written or taken something under this version. No clock makes such a one.
+    #[inline]
+    pub fn is_of_rollback(self) -> bool {
+        is_reserved(self.local())
     }
 
     /// When it was made, in milliseconds since the Unix epoch, by its maker's clock.
@@ -86,6 +111,18 @@ impl Version {
 #[inline]
 fn local_at(millis: u64) -> u64 {
     millis.saturating_sub(EPOCH_MILLIS) << COUNTER_BITS
+}
+
+#[inline]
+fn is_reserved(local: u64) -> bool {
+    local & ROLLBACK == ROLLBACK
+}
+
+/// The local part that clocks give out after `local`.
+#[inline]
+pub fn local_after(local: u64) -> u64 {
+    let next = local + 1;
+    if is_reserved(next) { (next | 1) + 1 } else { next }
 }
 
 /// Who makes versions: a region and a writer in it.
@@ -147,7 +184,7 @@ impl Lane {
 #[inline]
 pub fn next_local(last: u64, millis: u64, lane: Lane) -> u64 {
     let time = local_at(millis);
-    if last >= time { last + 1 } else { time + lane.start(time) }
+    if last >= time { local_after(last) } else { time + lane.start(time) }
 }
 
 /// A clock that makes versions, for use under a lock.
@@ -186,7 +223,7 @@ impl VersionClock {
             self.last = own;
             return Version::new(own, self.origin);
         }
-        Version::new(seen.local() + 1 + step, self.origin)
+        Version::new(local_after(seen.local() + step), self.origin)
     }
 
     /// Makes all further versions greater than `seen`, by a small step in the counter that depends on the clock: so clocks of one
@@ -237,6 +274,30 @@ mod tests {
         let seen = Version(last.0 + (500 << (COUNTER_BITS + ORIGIN_BITS)));
         clock.note(seen);
         assert!(clock.newest() >= seen && clock.next(NOW) > seen);
+    }
+
+    #[test]
+    fn no_clock_makes_the_versions_of_a_rollback() {
+        let origin = Origin::new(3, 9);
+        for newest in [Version::ZERO, Version::at(NOW), Version::new(local_at(NOW) | ROLLBACK, origin), Version::at(NOW + 9)] {
+            let flush = Version::of_rollback(newest, NOW, origin);
+            let item = flush.rolled_back();
+            assert!(flush > newest && item > flush && item.millis() == flush.millis() && item.origin() == origin);
+            assert!(flush.is_of_rollback() && item.is_of_rollback() && item.just_below().is_of_rollback());
+            assert!(flush.millis() <= NOW.max(newest.millis() + 1), "{flush:?}");
+            let mut clock = VersionClock::new(origin, Lane::whole(7));
+            clock.note(item);
+            assert!(clock.next(NOW) > item);
+        }
+        // A clock that was set back counts through many milliseconds.
+        let mut clock = VersionClock::new(origin, Lane::whole(7));
+        let first = clock.next(NOW);
+        let all: Vec<Version> = (0..100_000).map(|_| clock.next(NOW - 5000)).collect();
+        assert!(all.iter().all(|version| !version.is_of_rollback()) && all.is_sorted() && all[0] > first);
+        assert!(all.last().unwrap().millis() > NOW, "it was not counted far enough");
+        let steps = (0..20_000).map(|step| clock.next_above(0, Version::at(NOW + 60_000), step));
+        assert!(steps.into_iter().all(|version| !version.is_of_rollback()));
+        assert!(!Version::new(local_at(NOW) | ROLLBACK - 1, Origin::new(3, 15)).just_above().is_of_rollback());
     }
 
     #[test]

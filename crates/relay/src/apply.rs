@@ -19,6 +19,8 @@ pub enum Fate {
     Outdated,
     /// The nodes began so lately that they cannot tell whether they have deleted it: it is to be read again.
     Unsure,
+    /// A rollback of the other region wrote it, or took what was there: that crosses as flushes do, and they do not.
+    RolledBack,
     /// It is not here, and will not be.
     Refused(Refusal),
     /// It changes nothing: a gap, a loss, or a flush that does not cross.
@@ -58,7 +60,7 @@ impl Refusal {
 pub struct Applying {
     /// Stored, or what is older deleted.
     pub mode: Mode,
-    /// Flushes, too.
+    /// Flushes, too, and rollbacks.
     pub flush: bool,
     /// What was read since then, in milliseconds since the Unix epoch, and is not created, is to be read again.
     pub began: u64,
@@ -68,6 +70,8 @@ pub struct Applying {
 /// to have ended before what comes after it.
 pub fn begin<S: Store>(store: &S, cx: &Cx, change: &Change, applying: Applying) -> Step<Fate> {
     match change {
+        Change::Set(set) if !applying.flush && set.meta.version().is_of_rollback() => Step::done(Fate::RolledBack),
+        Change::Delete { version, .. } if !applying.flush && version.is_of_rollback() => Step::done(Fate::RolledBack),
         Change::Set(set) if applying.mode == Mode::Invalidate => {
             let below = set.meta.version().just_below();
             call(store, cx, &set.key, Op::Bury(below)).map(|outcome| buried(outcome.deleted()))

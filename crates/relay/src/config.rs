@@ -55,7 +55,7 @@ pub struct RelayConfig {
     pub prefix: Vec<u8>,
     /// What is done with a change.
     pub mode: Mode,
-    /// A flush of the other region is one here, too.
+    /// A flush of the other region is one here, too, and a backup's rollback crosses.
     pub flush: bool,
     /// The streams are compressed.
     pub compress: bool,

@@ -22,6 +22,8 @@ pub struct Counts {
     pub refused: [AtomicU64; Refusal::ALL.len()],
     /// Flushes that did not cross.
     pub flushes_left_out: AtomicU64,
+    /// Changes of rollbacks that did not cross.
+    pub rolled_back: AtomicU64,
     /// Tries of a change after the first.
     pub retries: AtomicU64,
     /// Gaps that nodes told of, in the order of [`GapCause::ALL`]; the last one: without a cause.
@@ -58,6 +60,7 @@ impl Counts {
             Fate::Outdated => add(&self.outdated, 1),
             Fate::Unsure => add(&self.unsure, 1),
             Fate::Refused(refusal) => add(&self.refused[refusal as usize], 1),
+            Fate::RolledBack => add(&self.rolled_back, 1),
             Fate::Nothing => {}
         }
     }

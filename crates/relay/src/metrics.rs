@@ -78,6 +78,12 @@ const TABLE: &[Reading<OfRelay>] = &[
         "Flushes of the other region that did not cross.",
         flushes_left_out
     ),
+    counter!(
+        "relay_rolled_back_left_out_total",
+        Unit::Count,
+        "Changes of a backup's rollback in the other region that did not cross.",
+        rolled_back
+    ),
     counter!("relay_switches_total", Unit::Count, "Times that another copy was read, as a node had failed.", switches),
 ];
 

@@ -130,6 +130,7 @@ fn shown(shared: &RelayShared) -> Map<String, Value> {
         "retries": of(&counts.retries),
         "refused": refused,
         "flushes_left_out": of(&counts.flushes_left_out),
+        "rolled_back_left_out": of(&counts.rolled_back),
         "switches": of(&counts.switches),
     });
     page.insert("changes".into(), done);

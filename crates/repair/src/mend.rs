@@ -24,8 +24,17 @@ pub struct Mending {
     pub only_looks: bool,
     /// The newest flush on A, and on B.
     pub floors: [Version; 2],
+    /// Items of a backup's rollback are newer than what is on the other side; otherwise a rollback is its side's own, as a flush.
+    pub takes_rollbacks: bool,
     /// All times are looked at, so that a side that lists nothing of a key has nothing older of it.
     pub is_full: bool,
+}
+
+impl Mending {
+    /// Whether an item with this version is its side's own.
+    fn leaves(&self, version: Version) -> bool {
+        !self.takes_rollbacks && version.is_of_rollback()
+    }
 }
 
 /// What became of a key, the bytes that were copied, and whether A was written.
@@ -47,6 +56,9 @@ pub async fn mend(a: &Side, b: &Side, difference: &Difference, mending: Mending)
     };
     let is_to_a = difference.right == Right::B;
     let cause = match difference.differs {
+        Differs::Version if mending.leaves(difference.item.version) => {
+            return Mended { cause: Cause::Flushed, bytes: 0, is_to_a };
+        }
         Differs::Version => Cause::Older,
         Differs::Life => Cause::Life,
         Differs::Alone => return alone(from, to, difference, (floor, mending, is_to_a)).await,
@@ -75,6 +87,7 @@ async fn alone(
         match held(&to.node(key).store, key).await {
             Err(_) => return ended(Cause::Failed, is_to_a),
             Ok(Some(there)) if there.meta.version() >= version => return ended(Cause::Changed, is_to_a),
+            Ok(Some(_)) if mending.leaves(version) => return ended(Cause::Flushed, is_to_a),
             Ok(Some(_)) if mending.only_looks => return ended(Cause::Older, is_to_a),
             Ok(Some(_)) => return copy(from, to, key, Cause::Older, is_to_a).await,
             Ok(None) => {}
@@ -95,6 +108,7 @@ async fn alone(
             }
         },
         Ok(Written::NotStored) => ended(Cause::Evicted, is_to_a),
+        Ok(Written::Stored { .. }) if mending.leaves(version) => ended(Cause::Flushed, is_to_a),
         Ok(Written::Stored { .. }) => copy(from, to, key, Cause::Older, is_to_a).await,
         Ok(_) => ended(Cause::Changed, is_to_a),
     }

@@ -41,6 +41,8 @@ pub struct RepairConfig {
     pub rate: u64,
     /// Nothing is written.
     pub only_looks: bool,
+    /// What a backup's rollback wrote on one side is newer than what the other one has; false: it is its side's own, as a flush is.
+    pub takes_rollbacks: bool,
     /// What one that was cut short had done, as [`Watch::keep`] was told.
     pub done: Option<Done>,
 }
@@ -54,6 +56,7 @@ impl Default for RepairConfig {
             prefix: String::new(),
             rate: 0,
             only_looks: false,
+            takes_rollbacks: true,
             done: None,
         }
     }
@@ -147,8 +150,12 @@ fn pass(
     report.buckets_differing = differing.len() as u64;
     watch.note(&format!("{} items, {} of {} buckets differ", report.items, differing.len(), all.len()));
     let left: Vec<(u16, u64)> = differing.into_iter().filter(|(bucket, _)| u32::from(*bucket) >= done.below).collect();
-    let mending =
-        Mending { only_looks: config.only_looks, floors: [in_a.floor, in_b.floor], is_full: config.goal == Goal::Full };
+    let mending = Mending {
+        only_looks: config.only_looks,
+        floors: [in_a.floor, in_b.floor],
+        takes_rollbacks: config.takes_rollbacks,
+        is_full: config.goal == Goal::Full,
+    };
     let mut pace = Pace { rate: config.rate, began: Instant::now(), keys: 0 };
     for group in groups(&left) {
         if watch.should_stop() {

@@ -14,7 +14,7 @@ pub enum Cause {
     Deleted,
     /// One side lacks it and has not deleted it: it was evicted there, or never came. It stays as it is.
     Evicted,
-    /// One side has flushed it, and the flush is its own. It stays as it is.
+    /// One side has flushed it, or a rollback of one region wrote it, and that is its own. It stays as it is.
     Flushed,
     /// It changed meanwhile, and is alike now or newer.
     Changed,

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use moneta_bulk::stages::{For, Lap, Meter, Rates, waiting};
 use moneta_bulk::{BulkError, Counts, Place, RateConfig, Stages, Throttle, Watch};
 use moneta_feed::{Durable, Word};
-use moneta_item::{Origin, Version};
+use moneta_item::{Origin, Version, local_after};
 use moneta_net::Address;
 use serde::Serialize;
 
@@ -379,7 +379,7 @@ impl Job<'_> {
     /// A chunk begins: its version is kept before a row of it is written.
     fn begin(&mut self, file: usize, row: u64) -> Result<Chunk, LoadError> {
         let (now, newest) = self.sink.now()?;
-        let above = newest.max(self.version).local() + 1;
+        let above = local_after(newest.max(self.version).local());
         let local = Version::at(now).local().max(above);
         let writer = getrandom::u64()
             .map_err(|source| LoadError::Own { file: "randomness".to_owned(), source: source.into() })?;

@@ -51,6 +51,7 @@ pub fn run(matches: &ArgMatches) -> anyhow::Result<ExitCode> {
         prefix: args.prefix.clone(),
         rate: args.rate,
         only_looks: args.dry_run,
+        takes_rollbacks: args.to_topology.is_none(),
         done: args.state_file.as_deref().and_then(Done::read),
     };
     let screen = Screen::new("repair")?;

@@ -1,6 +1,6 @@
 //! What crosses, and what does not.
 
-use crate::common::{Node, moneta, until};
+use crate::common::{Node, moneta, printed, until};
 use crate::world::World;
 
 const MISS: &str = "EN\r\n";
@@ -96,6 +96,64 @@ fn a_flush_crosses_where_it_is_asked_to_and_too_large_values_leave_nothing_old()
     let arguments = ["proxy", "-p", "0", "--admin", "off", "--threads", "1", "--region-id", "1", "--topology"];
     assert_eq!(Node::run(moneta(&arguments).arg(inside)).exchange("flush_all\r\n"), "OK\r\n");
     ["kept", "other", "after"].iter().for_each(|key| misses(&world, 1, key));
+}
+
+/// Of a rollback either all crosses or nothing: items without the flush would leave there what it took here.
+#[test]
+fn a_rollback_crosses_where_flushes_do() {
+    let world = World::start([&[], &[]]);
+    let [east, west] = &world.regions;
+    let relay = world.relay(0, &[]);
+    let holds = |region: usize, key: &str| world.regions[region].ask(&format!("mg {key} v"));
+    for key in ["good", "gone", "p:good"] {
+        east.set(key, "good");
+        reads(&world, 1, key, "good");
+    }
+    let (archive, node) = (world.folder.path().join("archive"), east.addresses[0].to_string());
+    let archive = archive.to_str().expect("plain");
+    let topology = world.folder.path().join("inside-1.toml");
+    let topology = topology.to_str().expect("plain");
+    printed(&mut moneta(&["backup", &node, "--into", archive]));
+    let moment = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970").as_secs() + 1;
+    let at = moment.to_string();
+    east.delete("gone");
+    for key in ["good", "new", "p:good", "p:new"] {
+        east.set(key, "bad");
+        reads(&world, 1, key, "bad");
+    }
+    misses(&world, 1, "gone");
+    let restore = |more: &[&str]| {
+        let fixed = ["restore", "--from", archive, "--topology", topology, "--at", &at, "--rollback", "--yes"];
+        printed(&mut moneta(&[&fixed[..], more].concat()));
+    };
+    // Of a prefix, whose keys are deleted one by one; then of all.
+    restore(&["--prefix", "p:"]);
+    assert_eq!((holds(0, "p:new").as_str(), holds(0, "p:good").as_str()), (MISS, "VA 4\r\ngood\r\n"));
+    // Two deletes and an item.
+    relay.until("it is left out", || relay.metric("relay_rolled_back_left_out_total") == 3.0);
+    restore(&[]);
+    assert_eq!((holds(0, "new").as_str(), holds(0, "gone").as_str()), (MISS, "VA 4\r\ngood\r\n"));
+    relay.until("it is left out", || relay.metric("relay_rolled_back_left_out_total") == 6.0);
+    east.set("after", "x");
+    reads(&world, 1, "after", "x");
+    for key in ["good", "new", "p:good", "p:new"] {
+        assert_eq!(west.ask(&format!("mg {key} v")), "VA 3\r\nbad\r\n", "{key} of a rollback has crossed");
+    }
+    assert_eq!(west.ask("mg gone v"), MISS);
+    // Nor does a repair carry it.
+    let outside = world.folder.path().join("inside-2.toml");
+    let two = ["repair", "copy0", "copy0", "--topology", topology, "--to-topology", outside.to_str().expect("plain")];
+    let text = printed(moneta(&two).args(["--full", "--lag", "0"]));
+    assert!(text.contains("repaired: 0 older"), "{text}");
+    assert_eq!(west.ask("mg good v"), "VA 3\r\nbad\r\n", "{text}");
+    relay.kill();
+    let _second = world.relay(0, &["--flush", "relay"]);
+    for key in ["good", "gone", "p:good"] {
+        reads(&world, 1, key, "good");
+    }
+    ["new", "p:new"].iter().for_each(|key| misses(&world, 1, key));
+    reads(&world, 1, "after", "x");
+    world.until_all_agree(&["good", "gone", "new", "p:good", "p:new", "after"].map(String::from));
 }
 
 /// Without this such a relay is ready and not behind, and carries nothing.

@@ -26,7 +26,7 @@ use serde_json::{Map, Value, json};
 
 use super::{source_here, source_there};
 use crate::commands::repair::{Pair, in_words};
-use crate::options::of_relay::{FROM, PREFIX, REGION, SHARE, STATE_DIR, TO};
+use crate::options::of_relay::{FLUSH, FROM, PREFIX, REGION, SHARE, STATE_DIR, TO};
 use crate::options::sections::proxy::APP;
 use crate::proxy;
 
@@ -175,6 +175,7 @@ impl Repairs {
             let config = RepairConfig {
                 goal: Goal::Since(*since),
                 rate: RATE,
+                takes_rollbacks: options.get(&FLUSH),
                 prefix: options.get(&PREFIX).unwrap_or_default(),
                 ..RepairConfig::default()
             };

@@ -134,6 +134,7 @@ pub fn work(held: &Held, stop: &dyn Fn() -> bool) -> anyhow::Result<End> {
         prefix: order.prefix.clone(),
         rate: order.rate,
         only_looks: false,
+        takes_rollbacks: order.to_control.is_empty(),
         done: before.done,
     };
     let pair = pair(&order, &held.given.app)?;
