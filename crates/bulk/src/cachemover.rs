@@ -142,7 +142,7 @@ impl CachemoverSource {
 
     fn mark(&self) -> Mark {
         let more = self.name().is_some();
-        Mark { cursor: self.place.to_string(), watermark: 0, horizon: 0, more }
+        Mark { cursor: self.place.to_string(), watermark: 0, horizon: 0, behind: None, more }
     }
 }
 

@@ -98,7 +98,7 @@ impl WalkSource {
 impl Open {
     fn mark(&mut self) -> Mark {
         self.unmarked = (0, 0);
-        Mark { cursor: self.place.to_string(), watermark: 0, horizon: 0, more: !self.is_end }
+        Mark { cursor: self.place.to_string(), watermark: 0, horizon: 0, behind: None, more: !self.is_end }
     }
 
     fn next(&mut self) -> Next {

@@ -98,7 +98,7 @@ pub fn write(change: &Change, out: &mut Vec<u8>) {
 }
 
 /// Appends how far an answer is: its last line.
-pub fn write_mark(Mark { cursor, watermark, horizon, more }: &Mark, out: &mut Vec<u8>) {
+pub fn write_mark(Mark { cursor, watermark, horizon, more, .. }: &Mark, out: &mut Vec<u8>) {
     let object = Object {
         cursor: Some(cursor.as_str().into()),
         watermark: Some(*watermark),
@@ -181,6 +181,7 @@ pub fn read(line: &str) -> Result<Line, BadLine> {
                 cursor: object.cursor.ok_or(missing("cursor"))?.into_owned(),
                 watermark: object.watermark.ok_or(missing("watermark"))?,
                 horizon: object.horizon.unwrap_or(0),
+                behind: None,
                 more: object.more.ok_or(missing("more"))?,
             }));
         }
@@ -217,7 +218,7 @@ mod tests {
         let gap = Line::Change(Change::Gap(Gap { since: 17, cause: None }));
         assert_eq!(read(r#"{"kind":"gap","since":17}"#).expect("a gap"), gap);
         let end = r#"{"cursor":"1-1","horizon":5,"kind":"end","more":false,"watermark":0,"later":{}}"#;
-        let mark = Mark { cursor: "1-1".into(), watermark: 0, horizon: 5, more: false };
+        let mark = Mark { cursor: "1-1".into(), watermark: 0, horizon: 5, behind: None, more: false };
         assert_eq!(read(end).expect("the end"), Line::Mark(mark));
         for wrong in [
             "",

@@ -11,6 +11,8 @@ pub struct Mark {
     pub watermark: u64,
     /// Since when the node remembers every delete; 0: it remembers none, or does not say.
     pub horizon: u64,
+    /// About how many changes come after it, whatever is wanted of them; `None`: the source does not say.
+    pub behind: Option<u64>,
     /// There may be more after it. Told over HTTP alone: on the memcached port [`Line::End`] says that there is not.
     pub more: bool,
 }

@@ -47,7 +47,7 @@ impl StoreSource {
         let horizon = horizon(&self.store);
         let log = self.log()?;
         let (place, watermark, more) = (log.place(), log.watermark(), !log.is_end());
-        Ok(Mark { cursor: place.to_string(), watermark, horizon, more })
+        Ok(Mark { cursor: place.to_string(), watermark, horizon, behind: None, more })
     }
 }
 

@@ -83,9 +83,12 @@ pub fn write(change: &Change, out: &mut Vec<u8>) {
 }
 
 /// Appends how far the feed is.
-pub fn write_mark(Mark { cursor, watermark, horizon, .. }: &Mark, out: &mut Vec<u8>) {
-    // Writing to memory does not fail.
-    let _ = write!(out, "AT {cursor} {watermark} {horizon}\r\n");
+pub fn write_mark(Mark { cursor, watermark, horizon, behind, .. }: &Mark, out: &mut Vec<u8>) {
+    // Writing to memory does not fail. Readers of before pass over what follows the horizon.
+    let _ = match behind {
+        Some(behind) => write!(out, "AT {cursor} {watermark} {horizon} {behind}\r\n"),
+        None => write!(out, "AT {cursor} {watermark} {horizon}\r\n"),
+    };
 }
 
 /// What is at the front of what has come of a feed.
@@ -155,7 +158,8 @@ pub fn read(input: &Bytes, value_max: usize) -> Result<Decoded, Broken> {
             let cursor = next(&mut words).and_then(|cursor| std::str::from_utf8(cursor).ok()).ok_or(MALFORMED)?;
             let watermark = next(&mut words).and_then(number).ok_or(MALFORMED)?;
             let horizon = next(&mut words).and_then(number).unwrap_or(0);
-            let mark = Mark { cursor: cursor.to_owned(), watermark, horizon, more: true };
+            let behind = next(&mut words).and_then(number);
+            let mark = Mark { cursor: cursor.to_owned(), watermark, horizon, behind, more: true };
             return Ok(Decoded::Line(Line::Mark(mark), length));
         }
         b"END" => return Ok(Decoded::Line(Line::End, length)),
@@ -228,7 +232,7 @@ mod tests {
     fn all_lines_are_read_whatever_pieces_they_come_in() {
         let text = b"GAP 17\r\nGAP 17 off\r\nGAP 17 of a later build\r\nLOST 18\r\n\
             SET 1 5 9124 3 1790000000 1 1789999999000\r\nk\r\nab\n\r\nSET 2 - 7 0 0 0 0\r\nkk\r\n\
-            DELETE 3 8\r\na\r\n\r\nFLUSH 9 1790000001\r\nAT 2cfd-8-1 1795389412803 1795385812000\r\nAT 2cfd-8 0\r\nEND\r\n";
+            DELETE 3 8\r\na\r\n\r\nFLUSH 9 1790000001\r\nAT 2cfd-8-1 1795389412803 1795385812000\r\nAT 2cfd-9 1 2 3\r\nAT 2cfd-8 0\r\nEND\r\n";
         let mut all = Vec::new();
         let mut at = 0;
         for end in 0..=text.len() {
@@ -251,8 +255,8 @@ mod tests {
         let set = |key: &'static [u8], meta, value: Option<&'static [u8]>, as_of| {
             Line::Change(Change::Set(Set { key: key.into(), meta, value: value.map(Bytes::from), as_of }))
         };
-        let mark = |cursor: &str, watermark, horizon| {
-            Line::Mark(Mark { cursor: cursor.to_owned(), watermark, horizon, more: true })
+        let mark = |cursor: &str, watermark, horizon, behind| {
+            Line::Mark(Mark { cursor: cursor.to_owned(), watermark, horizon, behind, more: true })
         };
         let expected = [
             Line::Change(Change::Gap(Gap { since: 17, cause: None })),
@@ -263,8 +267,9 @@ mod tests {
             set(b"kk", meta(7, 0, 0, false), None, None),
             Line::Change(Change::Delete { key: b"a\r\n"[..].into(), version: Version(8) }),
             Line::Change(Change::Flush(Floor { version: Version(9), second: 1_790_000_001 })),
-            mark("2cfd-8-1", 1_795_389_412_803, 1_795_385_812_000),
-            mark("2cfd-8", 0, 0),
+            mark("2cfd-8-1", 1_795_389_412_803, 1_795_385_812_000, None),
+            mark("2cfd-9", 1, 2, Some(3)),
+            mark("2cfd-8", 0, 0, None),
             Line::End,
         ];
         assert_eq!(all, expected);

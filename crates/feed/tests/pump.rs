@@ -67,7 +67,7 @@ impl Source for Log {
         if self.marks && self.rng.bool() {
             self.marks = false;
             let place = FeedPlace { incarnation: 1, position: self.at, told: 0 };
-            let mark = Mark { cursor: place.to_string(), watermark: self.at, horizon: 0, more: true };
+            let mark = Mark { cursor: place.to_string(), watermark: self.at, horizon: 0, behind: None, more: true };
             return Ok(Next::Line(Line::Mark(mark)));
         }
         if self.rng.u8(0..4) == 0 {

@@ -276,8 +276,8 @@ impl Topic for Kafka {
         self.of(WRITTEN_WITHIN, partition, |client| async move { client.produce(records, compression).await.map(drop) })
     }
 
-    fn read(&self, partition: u32, offset: u64) -> Result<Vec<Record>, TopicError> {
-        let (records, _) = self.of(WITHIN, partition, |client| async move {
+    fn read(&self, partition: u32, offset: u64) -> Result<(Vec<Record>, u64), TopicError> {
+        let (records, next) = self.of(WITHIN, partition, |client| async move {
             client.fetch_records(signed(offset), 1..READ_MAX, WAIT_MS).await
         })?;
         let record = |one: rskafka::record::RecordAndOffset| Record {
@@ -285,7 +285,7 @@ impl Topic for Kafka {
             at: unsigned(one.record.timestamp.timestamp_millis()),
             value: one.record.value.unwrap_or_default(),
         };
-        Ok(records.into_iter().map(record).collect())
+        Ok((records.into_iter().map(record).collect(), unsigned(next)))
     }
 
     fn bounds(&self, partition: u32) -> Result<(u64, u64), TopicError> {

@@ -105,7 +105,7 @@ mod tests {
             let (key, value) = (b"k"[..].into(), Some(b"v"[..].into()));
             Line::Change(Change::Set(Set { key, meta: ItemMeta::default(), value, as_of }))
         };
-        let mark = |watermark| Line::Mark(Mark { cursor: "c".into(), watermark, horizon: 0, more: true });
+        let mark = |watermark| Line::Mark(Mark { cursor: "c".into(), watermark, horizon: 0, behind: None, more: true });
         let lines = [
             set(None),
             set(Some(NOW - 7_000)),

@@ -47,6 +47,13 @@ const TABLE: &[Reading<OfRelay>] = &[
     )
     .labels(&["region"])
     .read(|now| now.by(now.shared.lag().as_secs_f64())),
+    Metric::gauge(
+        "relay_lag_changes",
+        Unit::Count,
+        "Changes that wait in the feeds that are read, about, those that are not wanted among them, and those under way.",
+    )
+    .labels(&["region"])
+    .read(|now| now.shared.lag_changes().map_or(Values::NONE, |changes| now.by(changes))),
     Metric::gauge("relay_under_way", Unit::Count, "Changes that were read and have not ended here.")
         .labels(&["region"])
         .read(|now| now.by(now.shared.counts.under_way())),

@@ -72,6 +72,7 @@ impl Relay {
             "from": shared.config.region,
             "whole": shared.whole(),
             "lag_ms": u64::try_from(shared.lag().as_millis()).unwrap_or(u64::MAX),
+            "lag_changes": shared.lag_changes(),
             "under_way": shared.counts.under_way(),
             "up": shared.is_up(),
             "shares": shared.view.lock().shares.iter().map(|share| share.number).collect::<Vec<_>>(),
@@ -95,6 +96,7 @@ fn shown(shared: &RelayShared) -> Map<String, Value> {
                 "address": stream.address.to_string(),
                 "whole": watermark,
                 "lag_ms": now.saturating_sub(watermark),
+                "lag_changes": stream.state.behind(),
                 "rate": stream.rate.get(),
                 "failing": stream.state.trouble().map(|(why, since)| json!({"why": why, "seconds": since.as_secs()})),
             })
@@ -117,6 +119,7 @@ fn shown(shared: &RelayShared) -> Map<String, Value> {
     drop(view);
     page.insert("whole".into(), shared.whole().into());
     page.insert("lag_ms".into(), json!(u64::try_from(shared.lag().as_millis()).unwrap_or(u64::MAX)));
+    page.insert("lag_changes".into(), json!(shared.lag_changes()));
     page.insert("under_way".into(), counts.under_way().into());
     let refused: Map<String, Value> =
         Refusal::ALL.map(|one| (one.word().to_owned(), of(&counts.refused[one as usize]).into())).into_iter().collect();

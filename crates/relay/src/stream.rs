@@ -30,6 +30,9 @@ const BATCH: usize = 1024;
 /// Bytes of them, about.
 const BATCH_BYTES: usize = 512 << 10;
 
+/// A count that a source does not tell.
+const UNKNOWN: u64 = u64::MAX;
+
 /// What becomes of gaps: called with the moment since which all was here, and the gap.
 pub(crate) type Gaps = Arc<dyn Fn(u64, Gap) + Send + Sync>;
 
@@ -68,6 +71,8 @@ pub(crate) struct StreamStart {
 pub(crate) struct StreamState {
     /// Up to when all is here that the node has told, in milliseconds since the Unix epoch; 0: not known.
     pub(crate) watermark: AtomicU64,
+    /// How many changes waited at the source by its last mark, about; [`UNKNOWN`]: it does not say.
+    behind: AtomicU64,
     stop: AtomicBool,
     ended: AtomicBool,
     /// What fails, and since when.
@@ -83,7 +88,14 @@ impl StreamState {
         let (stop, ended, answers) = (AtomicBool::new(false), AtomicBool::new(false), AtomicBool::new(false));
         // Until it has answered, it fails.
         let trouble = Mutex::new(Some(("it has not answered yet".to_owned(), Instant::now())));
-        Self { watermark: AtomicU64::new(watermark), stop, ended, trouble, refused: Mutex::default(), answers }
+        let (watermark, behind) = (AtomicU64::new(watermark), AtomicU64::new(UNKNOWN));
+        Self { watermark, behind, stop, ended, trouble, refused: Mutex::default(), answers }
+    }
+
+    /// How many changes wait at the source, about, whatever is wanted of them; `None`: it does not say, or fails.
+    pub(crate) fn behind(&self) -> Option<u64> {
+        let behind = Some(self.behind.load(Ordering::Relaxed)).filter(|behind| *behind != UNKNOWN);
+        behind.filter(|_| self.trouble.lock().is_none())
     }
 
     /// It is to end.
@@ -234,6 +246,7 @@ impl<K: Sink> Owner<K> for Reading {
         // Of one that was told to end another stream may have taken the place.
         if !self.state.is_stopped() {
             self.state.watermark.fetch_max(mark.watermark, Ordering::Relaxed);
+            self.state.behind.store(mark.behind.unwrap_or(UNKNOWN), Ordering::Relaxed);
         }
         self.state.answers.store(true, Ordering::Relaxed);
         *self.state.refused.lock() = None;

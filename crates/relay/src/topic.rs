@@ -102,11 +102,12 @@ pub trait Topic: Send + Sync {
     /// [`TopicError`].
     fn append(&self, partition: u32, messages: Vec<Message>) -> Result<(), TopicError>;
 
-    /// What is at an offset and after it: some of it. Waits for up to a second where there is nothing yet.
+    /// What is at an offset and after it: some of it; and the next offset that will be written. Waits for up to a second where there
+    /// is nothing yet.
     ///
     /// # Errors
     /// [`TopicError`].
-    fn read(&self, partition: u32, offset: u64) -> Result<Vec<Record>, TopicError>;
+    fn read(&self, partition: u32, offset: u64) -> Result<(Vec<Record>, u64), TopicError>;
 
     /// The first offset that is still there, and the next that will be written.
     ///
@@ -528,8 +529,8 @@ impl Source for TopicSource {
     }
 
     fn wait(&mut self, _: usize) -> Result<(), SourceError> {
-        let records = match self.topic.read(self.partition, self.offset) {
-            Ok(records) => records,
+        let (records, next) = match self.topic.read(self.partition, self.offset) {
+            Ok(read) => read,
             Err(TopicError::OutOfRange) => {
                 self.find_place().map_err(away)?;
                 return Ok(());
@@ -548,7 +549,8 @@ impl Source for TopicSource {
             self.offset = record.offset + 1;
         }
         let cursor = FeedPlace { incarnation: 0, position: self.offset, told: 0 }.to_string();
-        let mark = Mark { cursor, watermark: self.watermark, horizon: 0, more: true };
+        let behind = Some(next.saturating_sub(self.offset));
+        let mark = Mark { cursor, watermark: self.watermark, horizon: 0, behind, more: true };
         // A message that is not read is no answer: the partition stays in trouble.
         if self.stuck.is_none() || self.offset > from {
             self.tell(Line::Mark(mark));

@@ -106,6 +106,13 @@ impl RelayShared {
         self.whole_at_start.is_none()
     }
 
+    /// How many changes wait at the sources that say so, about, and how many are under way; `None`: none says so.
+    pub(crate) fn lag_changes(&self) -> Option<u64> {
+        let view = self.view.lock();
+        let told: Vec<u64> = view.streams.iter().filter_map(|stream| stream.state.behind()).collect();
+        (!told.is_empty() || self.is_idle(&view)).then(|| told.iter().sum::<u64>() + self.counts.under_way())
+    }
+
     /// How far behind it is.
     pub(crate) fn lag(&self) -> Duration {
         self.clock.refresh();

@@ -86,7 +86,7 @@ impl ChainSource {
     fn mark(&self, number: usize) -> Mark {
         let footer = &self.chain.segments()[number].footer;
         let more = number + 1 < self.chain.segments().len();
-        Mark { cursor: footer.to.clone(), watermark: footer.watermark, horizon: 0, more }
+        Mark { cursor: footer.to.clone(), watermark: footer.watermark, horizon: 0, behind: None, more }
     }
 }
 

@@ -53,6 +53,10 @@ impl Feed for Endless {
         true
     }
 
+    fn behind(&self, _: FeedPlace) -> u64 {
+        0
+    }
+
     fn reader(&self, from: FeedPlace, _: Wanted) -> Box<dyn Reader> {
         Box::new(Endlessly(from.position))
     }
@@ -103,6 +107,10 @@ impl Feed for Large {
 
     fn has_more(&self, _: FeedPlace) -> bool {
         true
+    }
+
+    fn behind(&self, _: FeedPlace) -> u64 {
+        0
     }
 
     fn reader(&self, from: FeedPlace, _: Wanted) -> Box<dyn Reader> {

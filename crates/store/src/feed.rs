@@ -31,6 +31,9 @@ pub trait Feed: Send + Sync {
     /// Whether a reader at this place has something to read: a change, or a gap. Cheap enough to ask every few milliseconds.
     fn has_more(&self, from: FeedPlace) -> bool;
 
+    /// About how many changes are after a place, of all keys and regions. Takes as long as a look at each region of a log.
+    fn behind(&self, from: FeedPlace) -> u64;
+
     /// A reader that begins at a place. It holds nothing back: what it has not read may be forgotten before it comes to it.
     fn reader(&self, from: FeedPlace, wanted: Wanted) -> Box<dyn Reader>;
 }

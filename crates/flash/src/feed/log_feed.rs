@@ -22,6 +22,19 @@ impl Feed for Flash {
             || self.inner.telling.missing() > from.position.max(from.told)
     }
 
+    /// Of a region that is read in part, its part of the region's time.
+    fn behind(&self, from: FeedPlace) -> u64 {
+        let position = if from.incarnation == self.inner.devices.tier() { from.position } else { 0 };
+        let left = self.inner.regions.iter().filter(|(_, region)| region.sequence() > 0 && !region.is_carried());
+        left.map(|(_, region)| {
+            let (base, last) = (Version(region.base()).local(), Version(region.summary().last).local());
+            let (span, after) = (last.saturating_sub(base).max(1), last.saturating_sub(position));
+            let records = u64::from(region.records());
+            if after >= span { records } else { (u128::from(records) * u128::from(after)).div_ceil(span.into()) as u64 }
+        })
+        .sum()
+    }
+
     fn reader(&self, from: FeedPlace, wanted: Wanted) -> Box<dyn Reader> {
         let incarnation = self.inner.devices.tier();
         if from.incarnation == incarnation {

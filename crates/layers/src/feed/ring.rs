@@ -174,6 +174,12 @@ impl Feed for Ring {
         from.incarnation != self.0.incarnation || from.position < self.0.state.lock().end()
     }
 
+    fn behind(&self, from: FeedPlace) -> u64 {
+        let state = self.0.state.lock();
+        let known = if from.incarnation == self.0.incarnation { from.position.max(state.first) } else { state.first };
+        state.end().saturating_sub(known)
+    }
+
     fn reader(&self, from: FeedPlace, _: Wanted) -> Box<dyn Reader> {
         Box::new(RingReader { ring: self.clone(), place: from })
     }

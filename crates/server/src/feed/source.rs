@@ -50,6 +50,22 @@ impl Horizon {
     }
 }
 
+/// How many changes wait, which is counted now and then: a count looks at all regions of a log.
+#[derive(Default)]
+struct Behind(Option<(u64, Instant)>);
+
+impl Behind {
+    /// After a part of so many changes that ends at a place.
+    fn of(&mut self, feed: &dyn Feed, part: &Part) -> u64 {
+        let counted = match self.0.take() {
+            _ if part.is_end => return 0,
+            Some((count, counted)) if counted.elapsed() < HEARTBEAT => (count.saturating_sub(part.changes), counted),
+            _ => (feed.behind(part.place), Instant::now()),
+        };
+        self.0.insert(counted).0
+    }
+}
+
 /// The thread.
 pub(super) struct Source {
     shared: Arc<StreamShared>,
@@ -63,6 +79,8 @@ pub(super) struct Source {
 /// What goes into a chunk.
 struct Part {
     chunk: Vec<u8>,
+    /// Changes that it was made of, the unwanted among them.
+    changes: u64,
     /// Where to read on after it.
     place: FeedPlace,
     watermark: u64,
@@ -114,7 +132,7 @@ impl Source {
         let mut log = LogSource::new(&self.store, place, self.request.wanted.clone()).expect("it had a feed");
         let mut pace = Pace::of(self.shared.rate());
         let mut told = None::<Instant>;
-        let mut horizon = Horizon::default();
+        let (mut horizon, mut behind) = (Horizon::default(), Behind::default());
         let mut compressor = match self.request.compress.map(Compressor::begin).transpose() {
             Ok(compressor) => compressor,
             Err(error) => return self.push(format!("SERVER_ERROR {error}\r\n").into_bytes()),
@@ -124,19 +142,26 @@ impl Source {
         }
         loop {
             self.clock.refresh();
-            let Part { mut chunk, place, watermark, is_end } = match self.part(&mut log) {
+            let part = match self.part(&mut log) {
                 Ok(part) => part,
                 Err(error) => {
                     let refused = format!("SERVER_ERROR {error}\r\n").into_bytes();
                     return self.push(compressed(&mut compressor, refused, true)?);
                 }
             };
+            let behind = behind.of(feed, &part);
+            let Part { mut chunk, place, watermark, is_end, .. } = part;
             self.shared.note_end(is_end && chunk.is_empty());
             let is_told = told.is_some_and(|told| told.elapsed() < HEARTBEAT);
             if !chunk.is_empty() || !is_told || is_end && !self.request.follow {
                 told = Some(Instant::now());
-                let mark =
-                    Mark { cursor: place.to_string(), watermark, horizon: horizon.of(&self.store), more: !is_end };
+                let mark = Mark {
+                    cursor: place.to_string(),
+                    watermark,
+                    horizon: horizon.of(&self.store),
+                    behind: Some(behind),
+                    more: !is_end,
+                };
                 text::write_mark(&mark, &mut chunk);
             }
             let is_last = is_end && !self.request.follow;
@@ -167,9 +192,9 @@ impl Source {
 
     /// The lines of what comes next, up to a chunk.
     fn part(&self, log: &mut LogSource) -> Result<Part, StoreError> {
-        let (mut chunk, mut most) = (Vec::new(), CHUNK);
+        let (mut chunk, mut most, mut changes) = (Vec::new(), CHUNK, 0);
         if log.is_empty() {
-            let changes = log.read(CHANGES, CHUNK)?;
+            changes = log.read(CHANGES, CHUNK)?;
             if changes > 0 {
                 // All of a batch that has its values: a rest would be a chunk of its own.
                 most = CHUNK + changes * LINE + SPARE;
@@ -183,7 +208,8 @@ impl Source {
             chunk.len()
         };
         while log.visit_next(&mut write)?.is_some_and(|length| length < most) {}
-        Ok(Part { chunk, place: log.place(), watermark: log.watermark(), is_end: log.is_end() })
+        let (place, watermark, is_end) = (log.place(), log.watermark(), log.is_end());
+        Ok(Part { chunk, changes: changes as u64, place, watermark, is_end })
     }
 
     /// Waits as the rate says, which may change meanwhile.
