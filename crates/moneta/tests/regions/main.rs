@@ -2,6 +2,7 @@
 //! What is written in one is read in the other; relays, nodes and the link fail; at rest all copies agree and nothing deleted lives.
 //! `make test-regions` runs the long one.
 
+mod clocks;
 #[path = "../common/mod.rs"]
 mod common;
 mod crossing;

@@ -212,3 +212,18 @@ fn a_write_takes_so_long_to_the_other_region() {
     println!("highest rate held: {held}/s");
     run.backlog(if held == 0 { 600 } else { held / 3 }, cut);
 }
+
+/// Of bytes and not of time, so on any machine.
+#[test]
+fn of_values_of_json_two_fifths_of_the_bytes_cross_at_most() {
+    let world = World::of(1, [&[], &[]]);
+    let relay = world.relay(0, &[]);
+    relay.until("it reads", || relay.metric("relay_up") == 1.0);
+    let run = Run { world, relay };
+    let crossed = run.crossed();
+    let (written, bytes) = write(run.world.regions[0].proxy.address(), 2_000, Duration::from_secs(2));
+    run.relay.until("all is there", || run.relay.metric("relay_taken_total") >= written as f64);
+    let crossed = run.crossed() - crossed;
+    println!("{crossed} bytes crossed for {written} values of {bytes} bytes: {:.3}", crossed as f64 / bytes as f64);
+    assert!(written > 1000 && crossed > 0 && crossed as f64 <= 0.4 * bytes as f64, "{crossed} of {bytes} bytes");
+}

@@ -3,8 +3,11 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
 use std::time::Duration;
 
+use crate::common::clock::Clocks;
 use crate::common::{Node, Process, Signal, connect, file, moneta, steady_port, until};
 use crate::link::Link;
 
@@ -26,16 +29,41 @@ pub struct Region {
     /// More options of its nodes.
     options: Vec<String>,
     folder: PathBuf,
+    clock: RegionClock,
 }
 
-fn node(region: usize, copy: usize, (port, admin): (u16, u16), folder: &Path, options: &[String]) -> Node {
+/// What the clocks of a region's processes show.
+#[derive(Clone, Default)]
+struct RegionClock {
+    /// `None`: as it is.
+    clocks: Option<Arc<Clocks>>,
+    /// Seconds by which they are ahead.
+    ahead: i64,
+}
+
+impl RegionClock {
+    fn set<'a>(&self, command: &'a mut Command) -> &'a mut Command {
+        match &self.clocks {
+            Some(clocks) => clocks.of(command, self.ahead),
+            None => command,
+        }
+    }
+}
+
+fn node(
+    region: usize,
+    copy: usize,
+    (port, admin): (u16, u16),
+    folder: &Path,
+    (options, clock): (&[String], &RegionClock),
+) -> Node {
     let (region_id, writer, port) = (region.to_string(), copy.to_string(), port.to_string());
     let admin = format!("127.0.0.1:{admin}");
     let place = |name: String| folder.join(name).to_str().expect("plain").to_owned();
     let (ssd, inside) = (place(format!("ssd-{region}-{copy}")), place(format!("inside-{region}.toml")));
     let options = options.iter().map(|option| option.replace("{ssd}", &ssd).replace("{topology}", &inside));
     let common = ["--cluster", "--region-id", &region_id, "--writer-id", &writer, "--threads", "1", "-m", "64"];
-    Node::run(moneta(&["serve", "-p", &port, "--admin", &admin]).args(common).args(options))
+    Node::run(clock.set(moneta(&["serve", "-p", &port, "--admin", &admin]).args(common).args(options)))
 }
 
 fn topology(folder: &Path, name: &str, addresses: impl Iterator<Item = SocketAddr>, admins: &[u16]) -> String {
@@ -48,13 +76,13 @@ fn topology(folder: &Path, name: &str, addresses: impl Iterator<Item = SocketAdd
 }
 
 impl Region {
-    fn start(id: usize, copies: usize, folder: &Path, options: &[&str]) -> Self {
+    fn start(id: usize, copies: usize, folder: &Path, options: &[&str], clock: RegionClock) -> Self {
         let options: Vec<String> = options.iter().map(|option| (*option).to_owned()).collect();
         let ports: Vec<u16> = (0..copies).map(|_| steady_port()).collect();
         let addresses: Vec<SocketAddr> = ports.iter().map(|port| SocketAddr::from(([127, 0, 0, 1], *port))).collect();
         let admins: Vec<u16> = (0..copies).map(|_| steady_port()).collect();
         let inside = topology(folder, &format!("inside-{id}.toml"), addresses.iter().copied(), &admins);
-        let start = |copy: usize| Some(node(id, copy, (ports[copy], admins[copy]), folder, &options));
+        let start = |copy: usize| Some(node(id, copy, (ports[copy], admins[copy]), folder, (&options, &clock)));
         let nodes: Vec<_> = (0..copies).map(start).collect();
         let links: Vec<Link> = addresses.iter().map(|address| Link::to(*address, ROUND_TRIP)).collect();
         topology(folder, &format!("outside-{id}.toml"), links.iter().map(|link| link.address), &admins);
@@ -62,8 +90,9 @@ impl Region {
         let (region_id, hints) = (id.to_string(), hints.to_str().expect("plain").to_owned());
         let arguments = ["--topology", &inside, "--zone", "zone0", "--region-id", &region_id, "--hint-dir", &hints];
         let more = ["--threads", "1", "--node-timeout", "2s"];
-        let proxy = Node::run(moneta(&["proxy", "-p", "0", "--admin", "127.0.0.1:0"]).args(arguments).args(more));
-        Self { id, nodes, addresses, admins, links, proxy, options, folder: folder.to_owned() }
+        let mut command = moneta(&["proxy", "-p", "0", "--admin", "127.0.0.1:0"]);
+        let proxy = Node::run(clock.set(command.args(arguments).args(more)));
+        Self { id, nodes, addresses, admins, links, proxy, options, folder: folder.to_owned(), clock }
     }
 
     /// Kills a node at once.
@@ -74,7 +103,7 @@ impl Region {
     /// Starts a node where it was.
     pub fn restart(&mut self, copy: usize) {
         let ports = (self.addresses[copy].port(), self.admins[copy]);
-        self.nodes[copy] = Some(node(self.id, copy, ports, &self.folder, &self.options));
+        self.nodes[copy] = Some(node(self.id, copy, ports, &self.folder, (&self.options, &self.clock)));
     }
 
     /// Asks the proxy, as a client does.
@@ -187,9 +216,21 @@ impl World {
     /// With so many copies in each.
     pub fn of(copies: usize, options: [&[&str]; 2]) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
-        let region = |id: usize| Region::start(id, copies, folder.path(), options[id - 1]);
+        let region = |id: usize| Region::start(id, copies, folder.path(), options[id - 1], RegionClock::default());
         let regions = [region(1), region(2)];
         Self { regions, folder }
+    }
+
+    /// With clocks that are ahead by so many seconds in each region, relays into it among them, and on which time may pass.
+    pub fn with_clocks(options: [&[&str]; 2], ahead: [i64; 2]) -> (Self, Arc<Clocks>) {
+        let folder = tempfile::tempdir().expect("a folder");
+        let clocks = Arc::new(Clocks::new(folder.path()));
+        let region = |id: usize| {
+            let clock = RegionClock { clocks: Some(Arc::clone(&clocks)), ahead: ahead[id - 1] };
+            Region::start(id, COPIES, folder.path(), options[id - 1], clock)
+        };
+        let regions = [region(1), region(2)];
+        (Self { regions, folder }, clocks)
     }
 
     fn path(&self, name: &str) -> String {
@@ -220,7 +261,8 @@ impl World {
         let reads_topic = more.contains(&"--through") && more.contains(&"--to");
         let patience: &[&str] = if reads_topic { &[] } else { &["--patience", "2"] };
         let arguments = [&arguments[..], &["--admin", "127.0.0.1:0"], patience, more].concat();
-        let process = Process::start(moneta(&["relay"]).args(arguments));
+        let clock = &self.regions[1 - from].clock;
+        let process = Process::start(clock.set(moneta(&["relay"]).args(arguments)));
         process.until_it_says("admin HTTP listening");
         let log = process.stderr();
         let line = log.lines().find(|line| line.contains("admin HTTP listening")).expect("it says so");
