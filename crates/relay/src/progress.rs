@@ -15,6 +15,8 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
+use crate::config::RelayConfig;
+
 /// The form of the file.
 const FORM: u32 = 1;
 /// How often a file that another relay has is looked at.
@@ -46,6 +48,13 @@ impl Kept {
         own.max(self.whole)
     }
 
+    /// From where a slot of a copy is read on.
+    pub fn resume(&self, copy: &str, slot: &str) -> Resume {
+        let whole = self.of(copy, slot);
+        let margin = u64::try_from(RelayConfig::MARGIN.as_millis()).unwrap_or(u64::MAX);
+        Resume { since: whole.saturating_sub(margin), whole }
+    }
+
     /// All is here of each copy up to then.
     pub fn until(whole: u64) -> Self {
         Self { form: FORM, whole, ..Self::default() }
@@ -67,6 +76,15 @@ impl Kept {
         self.whole = self.whole.max(self.slots.values().copied().min().unwrap_or(0));
         before
     }
+}
+
+/// From where a slot is read on, in milliseconds since the Unix epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Resume {
+    /// From this moment on: the margin before the other one.
+    pub since: u64,
+    /// All is here up to then: a gap that ends by then is none.
+    pub whole: u64,
 }
 
 /// Why the file does not do.

@@ -19,7 +19,6 @@ use moneta_cluster::sources::{Guarded, TopologySource};
 use moneta_feed::{Begin, Rate};
 use moneta_net::Outward;
 
-use crate::config::RelayConfig;
 use crate::copies::{choose, next_after};
 use crate::counts::add;
 use crate::due::DueCause;
@@ -99,18 +98,17 @@ impl Supervisor {
         let Some(part) = self.parts.iter().find(|part| part.share == share) else { return Ok(()) };
         let copy = format!("topic:{}", topic.name());
         let (config, clock) = (&self.shared.config, &self.shared.clock);
-        let margin = u64::try_from(RelayConfig::MARGIN.as_millis()).unwrap_or(u64::MAX);
         let mut streams = Vec::new();
         let of = u32::from(share.of.max(1));
         for partition in (0..self.partitions).filter(|one| one % of == u32::from(share.number) - 1) {
             let slot = partition.to_string();
-            let here = part.kept.of(&copy, &slot);
+            let resume = part.kept.resume(&copy, &slot);
             // One that came meanwhile is read from its first message on, whenever that was.
             let is_new = part.kept.copy == copy && !part.kept.slots.contains_key(&slot);
-            let begin = Begin::Since(if is_new { 1 } else { here.saturating_sub(margin) });
+            let begin = Begin::Since(if is_new { 1 } else { resume.since });
             let (inlet, rate) = (Inlet::Partition(Arc::clone(topic), partition, self.partitions), Rate::default());
-            let needed = here.max(part.needed_at_least);
-            let starting = StreamStart { inlet, begin, needed, watermark: here, rate: rate.clone(), buckets: None };
+            let (needed, watermark) = (resume.whole.max(part.needed_at_least), resume.whole);
+            let starting = StreamStart { inlet, begin, needed, watermark, rate: rate.clone(), buckets: None };
             let gaps = Arc::clone(&self.gaps);
             let state = start(config, &self.target, &self.shared.counts, clock, gaps, starting)?;
             streams.push(Shown { share, slot, address: topic.name().to_owned(), state, rate });
@@ -147,16 +145,15 @@ impl Supervisor {
         let part = self.parts.iter().find(|part| part.share == share);
         let (Some(replica), Some(part)) = (replica, part) else { return Ok(()) };
         let (config, clock) = (&self.shared.config, &self.shared.clock);
-        let margin = u64::try_from(RelayConfig::MARGIN.as_millis()).unwrap_or(u64::MAX);
         let mut streams = Vec::new();
         for node in &replica.nodes {
-            let here = part.kept.of(&replica.name, &node.slot);
+            let resume = part.kept.resume(&replica.name, &node.slot);
             let rate = Rate::of(config.rate.get());
             let starting = StreamStart {
                 inlet: Inlet::Node(self.outward.to(node.address.clone()).patient(SILENCE)),
-                begin: Begin::Since(here.saturating_sub(margin)),
-                needed: here.max(part.needed_at_least),
-                watermark: here,
+                begin: Begin::Since(resume.since),
+                needed: resume.whole.max(part.needed_at_least),
+                watermark: resume.whole,
                 rate: rate.clone(),
                 buckets: share.buckets(),
             };

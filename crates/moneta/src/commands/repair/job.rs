@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use moneta_cluster::sources::{GuardConfig, Guarded, TopologySource};
 use moneta_link::worker::{End, Held, Word};
-use moneta_link::{Control, ControlSource, ControlUrl, Epochs};
+use moneta_link::{ControlSource, ControlUrl, Epochs};
 use moneta_repair::done::Done;
 use moneta_repair::{Goal, RepairConfig, Report, Watch};
 use moneta_store::Clock;
