@@ -279,7 +279,9 @@ mod tests {
     #[test]
     fn no_clock_makes_the_versions_of_a_rollback() {
         let origin = Origin::new(3, 9);
-        for newest in [Version::ZERO, Version::at(NOW), Version::new(local_at(NOW) | ROLLBACK, origin), Version::at(NOW + 9)] {
+        for newest in
+            [Version::ZERO, Version::at(NOW), Version::new(local_at(NOW) | ROLLBACK, origin), Version::at(NOW + 9)]
+        {
             let flush = Version::of_rollback(newest, NOW, origin);
             let item = flush.rolled_back();
             assert!(flush > newest && item > flush && item.millis() == flush.millis() && item.origin() == origin);
@@ -297,7 +299,7 @@ mod tests {
         assert!(all.last().unwrap().millis() > NOW, "it was not counted far enough");
         let steps = (0..20_000).map(|step| clock.next_above(0, Version::at(NOW + 60_000), step));
         assert!(steps.into_iter().all(|version| !version.is_of_rollback()));
-        assert!(!Version::new(local_at(NOW) | ROLLBACK - 1, Origin::new(3, 15)).just_above().is_of_rollback());
+        assert!(!Version::new(local_at(NOW) | (ROLLBACK - 1), Origin::new(3, 15)).just_above().is_of_rollback());
     }
 
     #[test]

@@ -106,9 +106,7 @@ impl Relay {
             return Err(RelayError::UnknownCopy(name.clone()));
         }
         let (part, leases) = match sharing {
-            Sharing::Own(share) => {
-                (Some(Part::of_file(share, &config, &clock)?), None)
-            }
+            Sharing::Own(share) => (Some(Part::of_file(share, &config, &clock)?), None),
             Sharing::Leased(leases) => (None, Some((leases.of, Leases::start(leases)?))),
         };
         let kept = part.as_ref().map(|part| part.kept.copy.clone()).unwrap_or_default();

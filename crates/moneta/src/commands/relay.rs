@@ -1,7 +1,7 @@
 //! `moneta relay`: carries what changes in another region to the cluster here, from options to a process that runs.
 
-pub mod repairs;
 mod registered;
+pub mod repairs;
 mod topic;
 
 use std::io::{Write, stdout};

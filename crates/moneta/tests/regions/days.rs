@@ -80,7 +80,9 @@ fn a_write_that_the_copy_that_was_read_never_had_is_found_when_it_dies() {
     // Longer than the margin that is read again.
     thread::sleep(Duration::from_secs(100));
     world.regions[0].kill(0);
-    relay.until("another copy is read", || relay.metric("relay_switches_total") == 1.0 && relay.metric("relay_up") == 1.0);
+    relay.until("another copy is read", || {
+        relay.metric("relay_switches_total") == 1.0 && relay.metric("relay_up") == 1.0
+    });
     world.regions[0].set("later", "x");
     reads(&world.regions[1], "later", "x");
     let held = ["k", "d"].map(|key| world.regions[1].ask(&format!("mg {key} v")));

@@ -2,6 +2,8 @@
 //! anew each time, and two that repair the same side by side.
 
 use std::sync::Arc;
+use std::thread::sleep;
+use std::time::Duration;
 
 use moneta_feed::Buckets;
 use moneta_link::worker::{End, Worker};
@@ -27,6 +29,8 @@ impl Copies {
             let text: String = (0..keys).map(|key| format!("ms key{key} 5\r\n{value}\r\n")).collect();
             let answers = node.exchange(&text);
             assert!(answers.lines().all(|line| line == "HD"), "{answers}");
+            // The clocks of two nodes order writes of one millisecond as they like.
+            sleep(Duration::from_millis(10));
         }
         Self { plane, nodes }
     }
@@ -76,8 +80,8 @@ fn a_repair_is_a_job_that_goes_on_where_its_worker_left_it() {
         job: None,
     };
     let held = first.claim().expect("it is given").expect("a task");
-    let until_then = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970").as_millis();
-    let span = json!({ "since": 0, "until": until_then as u64, "buckets": 4096, "prefix": "" });
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970").as_secs();
+    let span = json!({ "since": 0, "until": 1000 * (now + 1), "buckets": 4096, "prefix": "" });
     let done = json!({ "sides": ["a", "b"], "span": span, "below": 2048 });
     held.checkpoint(&json!({ "done": done, "report": { "older": 7 } }), || false).expect("it is written");
     held.end(&End::Released, || false).expect("it is given back");

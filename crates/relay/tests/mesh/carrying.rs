@@ -260,8 +260,9 @@ impl<K: Sink> Owner<K> for Reading {
     }
 
     /// In a later step.
-    fn goes_back(&mut self) {
+    fn goes_back(&mut self, _: &mut K) -> Option<Begin> {
         self.left.set(0);
+        None
     }
 
     fn goes_on(&mut self, _: &PumpError) -> bool {

@@ -19,17 +19,17 @@ use crate::region::Region;
 
 const REGIONS: usize = 3;
 /// Copies of a region: zones.
-pub const COPIES: usize = 2;
-pub const KEYS: usize = 6;
+const COPIES: usize = 2;
+const KEYS: usize = 6;
 const START: u64 = 1_790_000_000_000;
 /// How far apart the clocks are.
 const APART: u64 = 2_000;
 /// What comes out of a connection may have been read so much later than the last mark said, in milliseconds.
-pub const MARKS: u64 = 5_000;
+const MARKS: u64 = 5_000;
 const SEEDS: u64 = 400;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Guard {
+enum Guard {
     None,
     /// What was touched elsewhere is left out, as a filter by region alone would.
     Touches,
@@ -37,12 +37,10 @@ pub enum Guard {
     Deletes,
     /// What arrives takes the place of whatever is there.
     Versions,
-    /// Another copy is read from where the last one was.
+    /// Another copy is read from where the last one was, and no repair follows.
     Margin,
     /// A mark counts once it is read, and not once all before it has ended.
     Settled,
-    /// No repair follows when another copy is read.
-    Switches,
 }
 
 /// A change that arrives once more, long after.
@@ -65,6 +63,8 @@ struct World {
     random: Rng,
     guard: Guard,
     now: u64,
+    /// What is late is later than in others.
+    is_slow: bool,
     /// A version that fell.
     fell: Option<String>,
     /// What was made there after a switch may be missing elsewhere for good: a repair creates nothing.
@@ -72,12 +72,8 @@ struct World {
     deletes: Vec<Deleted>,
 }
 
-pub fn name(key: usize) -> Vec<u8> {
+fn name(key: usize) -> Vec<u8> {
     format!("key {key}").into_bytes()
-}
-
-fn number(name: &[u8]) -> Option<usize> {
-    (0..KEYS).find(|key| self::name(*key) == name)
 }
 
 impl World {
@@ -89,7 +85,8 @@ impl World {
         let carriers = pairs.filter(|(from, to)| from != to).map(|(from, to)| Carrier::new(from, to, ahead(from)));
         let carriers = carriers.collect();
         let (late, deletes) = (Vec::new(), Vec::new());
-        Self { regions, carriers, late, random, guard, now: START, fell: None, may_lack: false, deletes }
+        let is_slow = seed % 4 == 1 && guard != Guard::Margin;
+        Self { regions, carriers, late, random, guard, now: START, is_slow, fell: None, may_lack: false, deletes }
     }
 
     fn pass(&mut self, millis: u64) {
@@ -106,16 +103,22 @@ impl World {
                 let lines = if self.random.bool() { usize::MAX } else { self.random.usize(1..12) };
                 self.read(carrier, lines);
             }
+            55..65 if self.is_slow && self.random.u8(0..8) != 0 => {}
             55..65 => self.bring(at),
             65..70 => self.arrive_late(),
             70..76 => self.carriers[carrier].keep(),
             76..80 => self.carriers[carrier].restart(self.guard),
             80..84 => self.goes_or_comes(at),
+            91..97 if self.is_slow => {
+                let millis = self.random.u64(20_000..120_000);
+                self.pass(millis);
+            }
             84..97 => {
                 let millis = self.random.u64(1..1500);
                 self.pass(millis);
             }
-            97..99 => {
+            // Without the margin all that is late is late by less than that: for more it would not help.
+            97..99 if self.guard != Guard::Margin => {
                 let millis = self.random.u64(20_000..120_000);
                 self.pass(millis);
             }
@@ -179,7 +182,7 @@ impl World {
             self.may_lack |= self.regions[from].lacks_since(copy).is_some_and(lacks_long);
             let due = self.carriers[number].due;
             self.carriers[number].switch(other, guard);
-            if guard == Guard::Switches {
+            if guard == Guard::Margin {
                 self.carriers[number].due = due;
             }
         }
@@ -329,8 +332,8 @@ fn at_rest_all_regions_agree_and_nothing_deleted_lives() {
 
 #[test]
 fn without_any_of_the_guards_some_seed_fails() {
-    use Guard::{Deletes, Margin, Settled, Switches, Touches, Versions};
-    for guard in [Touches, Deletes, Versions, Margin, Settled, Switches] {
+    use Guard::{Deletes, Margin, Settled, Touches, Versions};
+    for guard in [Touches, Deletes, Versions, Margin, Settled] {
         let failing = seeds(2 * SEEDS).find_map(|seed| Some((seed, wrong_in(seed, guard)?)));
         let (seed, wrong) = failing.unwrap_or_else(|| panic!("nothing fails without {guard:?}"));
         println!("without {guard:?} seed {seed} fails: {wrong}");

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use fastrand::Rng;
-use moneta_feed::{Change, FeedPlace, LogSource, Set, Wanted};
+use moneta_feed::{Change, FeedPlace, LogSource, Wanted};
 use moneta_layers::feed::Feed;
 use moneta_memory::{Memory, MemoryConfig};
 use moneta_relay::Mode;
@@ -196,14 +196,6 @@ impl Region {
             }
         }
         fell
-    }
-
-    /// The item of a key as the region has it now, for one that reads it once more.
-    pub fn item(&self, key: usize) -> Option<Change> {
-        let held = self.copies.iter().filter_map(|copy| copy.held(key));
-        let item = held.max_by_key(|item| item.meta.version())?;
-        let value = Some(item.value.clone().into_vec().into());
-        Some(Change::Set(Set { key: name(key).into(), meta: item.meta, value, as_of: None }))
     }
 
     /// Under which version a copy has deleted a key.

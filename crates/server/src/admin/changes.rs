@@ -218,7 +218,8 @@ fn answer(
         }
     }
     let (place, watermark) = (log.place(), log.watermark());
-    let mark = Mark { cursor: place.to_string(), watermark, horizon: horizon(store), behind: None, more: !log.is_end() };
+    let mark =
+        Mark { cursor: place.to_string(), watermark, horizon: horizon(store), behind: None, more: !log.is_end() };
     json::write_mark(&mark, &mut lines);
     if let Some(name) = asked.name.as_deref() {
         node.readers.note(name, place, watermark, lines.len() as u64, false, node.clock.millis());

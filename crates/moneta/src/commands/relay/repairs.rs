@@ -217,7 +217,8 @@ fn file_of(options: &Values) -> Option<PathBuf> {
 fn read(path: &Path) -> Option<Waiting> {
     let text = std::fs::read(path).ok()?;
     let read = serde_json::from_slice(&text);
-    read.inspect_err(|error| tracing::warn!(path = %path.display(), %error, "what was to be repaired cannot be read")).ok()
+    read.inspect_err(|error| tracing::warn!(path = %path.display(), %error, "what was to be repaired cannot be read"))
+        .ok()
 }
 
 fn keep(path: &Path, waiting: Option<&Waiting>) -> std::io::Result<()> {

@@ -188,7 +188,8 @@ impl Watch for Working<'_> {
         // Its end is told with all that was found.
         let Some(done) = done else { return Ok(()) };
         let report = report.after(self.before);
-        let text = format!("{} keys repaired; buckets up to {} of {}", report.repaired(), done.below, done.span.buckets);
+        let text =
+            format!("{} keys repaired; buckets up to {} of {}", report.repaired(), done.below, done.span.buckets);
         let kept: Value = json!(Checkpoint { text, done: Some(done.clone()), report });
         self.held.progress(json!({ "text": kept["text"] }));
         match self.held.checkpoint(&kept, || self.should_stop()) {
