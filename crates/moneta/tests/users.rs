@@ -2,6 +2,8 @@
 //! connections that are open, without a request that fails.
 
 mod common;
+#[path = "users/table.rs"]
+mod table;
 
 use std::fs;
 use std::io::{Read, Write};

@@ -8,4 +8,6 @@ pub mod doubles;
 pub mod model;
 #[cfg(feature = "process")]
 pub mod process;
+#[cfg(feature = "rights")]
+pub mod rights;
 pub mod suite;
