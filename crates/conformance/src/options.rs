@@ -42,6 +42,8 @@ pub struct Options {
     pub unix_socket: Option<(PathBuf, String)>,
     /// TLS, with these files.
     pub tls: Option<TlsFiles>,
+    /// What clients log in by: its file and flag are among the other options.
+    pub log_in: Option<LogIn>,
     /// Nothing but commands touches items: memcached's background threads hold items for moments, and what `decr` leaves
     /// (padded or shorter) depends on whether one does.
     pub no_background_work: bool,
@@ -52,6 +54,15 @@ pub struct Options {
     pub only_on_ssd: Option<PathBuf>,
     /// Moneta's tiers, as arguments ([`crate::stacks`]); memcached has none.
     pub tiers: Vec<OsString>,
+}
+
+/// What a client logs in by.
+#[derive(Clone, Debug)]
+pub struct LogIn {
+    /// The user.
+    pub name: String,
+    /// Its secret or password.
+    pub secret: String,
 }
 
 /// Files of a server with TLS, in PEM.

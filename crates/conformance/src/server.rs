@@ -7,12 +7,13 @@ use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::process::ExitStatus;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use moneta_net::Connector;
 use moneta_testkit::process::{self, Process, Signal};
 
+use crate::binary::{self, Request, opcode};
 use crate::client::{Address, Client};
-use crate::options::{Kind, Options};
+use crate::options::{Kind, LogIn, Options};
 
 /// A free port may be taken between finding and using it; then another one is tried.
 const START_ATTEMPTS: usize = 5;
@@ -25,6 +26,7 @@ pub struct Server {
     process: Option<Process>,
     address: Address,
     connector: Connector,
+    log_in: Option<LogIn>,
     speaks_text: bool,
 }
 
@@ -67,7 +69,7 @@ impl Server {
     /// A server that already listens; it goes on when this value is dropped.
     pub fn attach(kind: Kind, address: SocketAddr) -> Result<Self> {
         let (address, connector) = (address.into(), Connector::Plain);
-        Ok(Self { kind, process: None, address, connector, speaks_text: true })
+        Ok(Self { kind, process: None, address, connector, log_in: None, speaks_text: true })
     }
 
     /// Its process.
@@ -84,7 +86,9 @@ impl Server {
             None => Address::tcp("127.0.0.1", port),
         };
         let connector = options.tls.as_ref().map_or(Ok(Connector::Plain), |files| files.connector())?;
-        Self::spawn(kind, &options.arguments(kind, port), address, connector, options.sasl_file.is_none())
+        let speaks_text = options.sasl_file.is_none();
+        let server = Self::spawn(kind, &options.arguments(kind, port), address, connector, speaks_text)?;
+        Ok(Self { log_in: options.log_in.clone(), ..server })
     }
 
     fn spawn(
@@ -99,7 +103,7 @@ impl Server {
             Kind::Moneta => process::moneta()?,
         };
         let process = Process::try_start(command.args(arguments))?;
-        let server = Self { kind, process: Some(process), address, connector, speaks_text };
+        let server = Self { kind, process: Some(process), address, connector, log_in: None, speaks_text };
         let process = server.process.as_ref().expect("it was started");
         process
             .try_until("the server answers", || server.answers() && server.is_where_it_was_told_to_be())
@@ -146,6 +150,23 @@ impl Server {
     /// A new connection.
     pub fn connect(&self) -> Result<Client> {
         Client::connect_by(&self.address, &self.connector)
+    }
+
+    /// A new connection that has logged in, where the server wants that: by text, or by SASL PLAIN for binary commands.
+    pub fn enter(&self, is_binary: bool) -> Result<Client> {
+        let mut client = self.connect()?;
+        if let Some(LogIn { name, secret }) = &self.log_in {
+            if is_binary {
+                let plain = format!("\0{name}\0{secret}");
+                let request = Request::new(opcode::SASL_AUTH, b"", b"PLAIN", plain.as_bytes());
+                let reply = binary::ask(&mut client, &request)?;
+                ensure!(reply.status == 0, "the log-in is refused: {reply:?}");
+            } else {
+                let reply = client.set("login", format!("{name} {secret}").as_bytes())?;
+                ensure!(reply == "STORED", "the log-in is refused: {reply}");
+            }
+        }
+        Ok(client)
     }
 
     /// Resident memory now, bytes.

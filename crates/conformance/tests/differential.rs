@@ -7,16 +7,17 @@ use anyhow::Result;
 use moneta_conformance::differential::campaign::{Plan, run};
 use moneta_conformance::differential::stream::Protocol;
 use moneta_conformance::differential::tiers::Tiers;
-use moneta_conformance::options::{Kind, Options, TlsFiles};
+use moneta_conformance::options::{Kind, LogIn, Options, TlsFiles};
 use moneta_conformance::proxied::Proxied;
-use moneta_conformance::server::Server;
+use moneta_conformance::server::{Server, subject_kind};
 use moneta_conformance::stacks::Stack;
+use moneta_testkit::process::{self, printed};
 
 /// Small enough that values around the limit stay cheap; memcached 1.6.18 crashes with a much smaller one.
 const SMALL_ITEMS_KIBIBYTES: u32 = 512;
 /// Commands a protocol to a node that has every item on SSD only: enough to meet every command on every kind of item.
 const SSD_COMMANDS: usize = 20_000;
-/// Commands a protocol over TLS, which changes none of them.
+/// Commands a protocol over TLS and a log-in, which change none of them.
 const TLS_COMMANDS: usize = 10_000;
 /// Commands a protocol to each other stack.
 const STACK_COMMANDS: usize = 4_000;
@@ -81,27 +82,49 @@ fn items_that_are_only_on_ssd_are_answered_as_memcached_answers_its_own() -> Res
 }
 
 fn all_protocols_are_answered_alike(reference: &Server, subject: &Server, plan: impl Fn(Plan) -> Plan) -> Result<()> {
-    for protocol in Protocol::ALL {
-        let item_limit = SMALL_ITEMS_KIBIBYTES as usize * 1024;
-        let plan = plan(Plan::from_environment(protocol, item_limit)?);
-        let outcome = run(plan, reference, subject)?;
-        println!("{}", outcome.report());
-        assert!(outcome.differences.is_empty(), "{}", outcome.report());
-        assert!(outcome.unrepeated <= UNREPEATED, "{}", outcome.report());
-        assert_eq!(outcome.unanswered, 0, "{}", outcome.report());
-    }
+    Protocol::ALL.into_iter().try_for_each(|protocol| answered_alike(reference, subject, protocol, &plan))
+}
+
+fn answered_alike(reference: &Server, subject: &Server, protocol: Protocol, plan: impl Fn(Plan) -> Plan) -> Result<()> {
+    let plan = plan(Plan::from_environment(protocol, SMALL_ITEMS_KIBIBYTES as usize * 1024)?);
+    let outcome = run(plan, reference, subject)?;
+    println!("{}", outcome.report());
+    assert!(outcome.differences.is_empty(), "{}", outcome.report());
+    assert!(outcome.unrepeated <= UNREPEATED, "{}", outcome.report());
+    assert_eq!(outcome.unanswered, 0, "{}", outcome.report());
     Ok(())
 }
 
-/// memcached is asked in plain: over TLS, 1.6.18 does not look again at bytes that it has decrypted and not read, so that requests
-/// after a large one wait until more come.
+/// Over TLS, as a user who logs in by text or SASL PLAIN; memcached's clients log in by text where they speak it (`-Y`). memcached is
+/// asked in plain: over TLS, 1.6.18 does not look again at bytes that it has decrypted and not read, so that requests after a large
+/// one wait until more come.
 #[test]
-fn over_tls_all_is_answered_as_memcached_answers_it_in_plain() -> Result<()> {
+fn over_tls_a_user_is_answered_as_memcached_answers_in_plain() -> Result<()> {
     let folder = tempfile::tempdir()?;
+    let (users, passwords) = (folder.path().join("users.toml"), folder.path().join("passwords"));
+    let rights = "read,write,flush,list,replicate,stats,operate";
+    let secret = printed(process::moneta()?.args(["user", "add"]).arg(&users).args(["client", "--rights", rights]));
+    let log_in = LogIn { name: "client".into(), secret: secret.trim().into() };
+    std::fs::write(&passwords, format!("{}:{}\n", log_in.name, log_in.secret))?;
     let plain = options(Some(SMALL_ITEMS_KIBIBYTES));
-    let options = Options { tls: Some(TlsFiles::write(folder.path())?), ..options(Some(SMALL_ITEMS_KIBIBYTES)) };
-    let (reference, subject) = (Server::start(Kind::Memcached, &plain)?, Server::start_subject(&options)?);
-    all_protocols_are_answered_alike(&reference, &subject, |plan| Plan { commands: TLS_COMMANDS, ..plan })
+    let asks_text = Options { auth_file: Some(passwords), log_in: Some(log_in.clone()), ..plain.clone() };
+    // memcached in the subject's place has no users.
+    let log_in = (subject_kind()? == Kind::Moneta).then_some(log_in);
+    let subject = Server::start_subject(&Options {
+        tls: Some(TlsFiles::write(folder.path())?),
+        tiers: vec!["--users".into(), users.into()],
+        log_in,
+        ..plain.clone()
+    })?;
+    for protocol in Protocol::ALL {
+        let is_binary = protocol == Protocol::Binary;
+        let reference = Server::start(Kind::Memcached, if is_binary { &plain } else { &asks_text })?;
+        answered_alike(&reference, &subject, protocol, |plan| Plan { commands: TLS_COMMANDS, ..plan })?;
+    }
+    if subject.kind() == Kind::Moneta {
+        assert_eq!(subject.connect()?.ask("get k\r\n")?, "CLIENT_ERROR unauthenticated");
+    }
+    Ok(())
 }
 
 mod on {

@@ -74,14 +74,14 @@ pub struct Player<'a> {
 impl<'a> Player<'a> {
     /// A player with a separate connection for resets and lookups.
     pub fn new(server: &'a Server) -> Result<Self> {
-        Ok(Self { server, control: server.connect()?, batch_limit: BATCH_LIMIT })
+        Ok(Self { server, control: server.enter(false)?, batch_limit: BATCH_LIMIT })
     }
 
     /// Empties the server, plays the stream on a new connection, then reads every key back on another.
     pub fn play(&mut self, stream: &Stream) -> Result<Transcript> {
         let reply = self.control.ask("flush_all\r\n")?;
         ensure!(reply == "OK", "flush_all answered {reply:?}");
-        let mut client = self.server.connect()?;
+        let mut client = self.server.enter(stream.protocol == Protocol::Binary)?;
         let mut rng = Rng::with_seed(stream.splits.seed);
         let mut batches = Vec::new();
         for (index, commands) in stream.batches().enumerate() {
@@ -143,7 +143,7 @@ impl<'a> Player<'a> {
             bytes.extend_from_slice(&[b"mg ", key.as_slice(), b" b c f t s v\r\n"].concat());
         }
         let sentinel = close_batch(&mut bytes, Protocol::Text, &[]);
-        let mut client = self.server.connect()?;
+        let mut client = self.server.enter(false)?;
         drive(
             &mut client,
             &bytes,
