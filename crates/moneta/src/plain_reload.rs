@@ -3,9 +3,8 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, bail};
 use clap::ArgMatches;
 use moneta_audit::{Audit, Event};
 use moneta_options::declaration::{Declaration, Section, options};
@@ -23,7 +22,7 @@ use crate::options::sections::access::{USERS, note_users};
 use crate::options::sections::operation::{LAME_DUCK, LOG_LEVEL, VERBOSE};
 use crate::options::sections::tls;
 use crate::reload::{InForceOption, LiveOptions, settable};
-use crate::set_options::{SetOption, SetOptions};
+use crate::set_options::{Change, SetOptions};
 
 /// What the sources say together.
 pub struct Gathered {
@@ -196,18 +195,8 @@ impl LiveOptions for PlainReload {
         if save {
             bail!("nothing can be saved: nodes and proxies alone have a file of saved options");
         }
-        let mut new = set.clone();
-        match text {
-            Some(text) => {
-                let refused = || anyhow!("{key}: `{text}` is refused: it must be {}", option.range());
-                let text = option.normal(text).ok_or_else(refused)?;
-                let at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-                let in_file = (self.kind.resolve)(&self.matches, &set)?.file.remove(key);
-                new.0.insert(key, SetOption { text, by: by.into(), at, in_file });
-            }
-            None if new.0.remove(key).is_none() => bail!("{key} was not set by hand"),
-            None => {}
-        }
+        let in_file = (self.kind.resolve)(&self.matches, &set)?.file.remove(key);
+        let new = set.with(Change { option, text, save, by }, in_file)?;
         self.take(&mut in_force, &new, Some(by))?;
         *set = new;
         Ok(())

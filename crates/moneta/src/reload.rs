@@ -2,9 +2,8 @@
 //! plane; and operators, who set one by hand. What can change while serving changes, the rest is named in the log.
 
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, bail};
 use clap::ArgMatches;
 use moneta_audit::{Audit, Event};
 use moneta_link::Properties;
@@ -23,7 +22,7 @@ use crate::options::sections::access::DISABLE_FLUSH_ALL;
 use crate::options::sections::control::SAVED_OPTIONS;
 use crate::options::settings::Settings;
 use crate::properties;
-use crate::set_options::{SetOption, SetOptions};
+use crate::set_options::{Change, SetOptions};
 
 /// Changes that have a line each: the log leaves out what comes more often from one place of the program in a second.
 const TOLD: usize = 10;
@@ -257,25 +256,13 @@ impl LiveOptions for Reload {
             (true, None) => bail!("nothing can be saved: saved_options or state_dir says where"),
             (_, path) => path.filter(|_| save),
         };
-        let text = text.map(|text| {
-            let refused = || anyhow!("{key}: `{text}` is refused: it must be {}", option.range());
-            option.normal(text).ok_or_else(refused)
-        });
-        let text = text.transpose()?;
-        let mut new = set.clone();
-        match &text {
-            Some(text) => {
-                let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-                let in_file = resolved.file.get(key).cloned();
-                new.0.insert(key, SetOption { text: text.clone(), by: by.into(), at: since.as_secs(), in_file });
-            }
-            None if new.0.remove(key).is_none() && !save => bail!("{key} was not set by hand"),
-            None => {}
-        }
+        let in_file = resolved.file.get(key).cloned();
+        let new = set.with(Change { option, text, save, by }, in_file)?;
         // What is refused is not saved, and what cannot be saved is not set.
         self.check(&properties, &new)?;
         if let Some(path) = path {
-            let saved = resolved.saved.store(&path, key, text.as_deref());
+            let text = new.0.get(key).map(|set| set.text.as_str());
+            let saved = resolved.saved.store(&path, key, text);
             saved.with_context(|| format!("{} cannot be written", path.display()))?;
         }
         self.try_run(&properties, &new, Some(by))?;

@@ -8,8 +8,9 @@ use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io::Write as _;
 use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use anyhow::Context;
+use anyhow::{Context, anyhow, bail};
 use moneta_options::declaration::{Declaration, Section};
 use moneta_options::file::{ConfigFile, Schema};
 use moneta_options::report::{Origin, Refusal};
@@ -49,6 +50,42 @@ impl SetOptions {
     }
 }
 
+/// A change of an option by hand.
+#[derive(Clone, Copy)]
+pub struct Change<'a> {
+    /// Which.
+    pub option: &'static dyn Declaration,
+    /// Its new value; `None`: it is set by hand no more.
+    pub text: Option<&'a str>,
+    /// Whether what is saved changes, too: then one that is not set may be taken back.
+    pub save: bool,
+    /// Who changes it.
+    pub by: &'a str,
+}
+
+impl SetOptions {
+    /// These with `change`. `in_file`: what the file says of the option now.
+    ///
+    /// # Errors
+    /// If the value makes no sense, or was not set and is to be set no more.
+    pub fn with(&self, change: Change<'_>, in_file: Option<String>) -> anyhow::Result<Self> {
+        let Change { option, text, save, by } = change;
+        let key = option.about().key;
+        let mut new = self.clone();
+        match text {
+            Some(text) => {
+                let refused = || anyhow!("{key}: `{text}` is refused: it must be {}", option.range());
+                let text = option.normal(text).ok_or_else(refused)?;
+                let at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+                new.0.insert(key, SetOption { text, by: by.into(), at, in_file });
+            }
+            None if new.0.remove(key).is_none() && !save => bail!("{key} was not set by hand"),
+            None => {}
+        }
+        Ok(new)
+    }
+}
+
 impl Source for SetOptions {
     fn written(&self, option: &dyn Declaration) -> Option<Written> {
         let set = self.0.get(option.about().key)?;
@@ -75,7 +112,7 @@ impl Saved {
         match fs::metadata(path) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Self::default()),
             Err(error) => return Err(error).with_context(|| format!("saved_options: {}", path.display())),
-            Ok(about) if about.len() > SAVED_MAX => anyhow::bail!("saved_options: {} is too long", path.display()),
+            Ok(about) if about.len() > SAVED_MAX => bail!("saved_options: {} is too long", path.display()),
             Ok(_) => {}
         }
         let file = ConfigFile::read(path, Schema { sections, tables: &[] }, refusals)?;
