@@ -14,5 +14,7 @@ mod openssl;
 mod options;
 #[path = "tls/replaced.rs"]
 mod replaced;
+#[path = "tls/storm.rs"]
+mod storm;
 #[path = "tls/wire.rs"]
 mod wire;
