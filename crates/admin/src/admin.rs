@@ -13,6 +13,7 @@ use tokio::sync::watch;
 
 use crate::answer::Missing;
 use crate::error::AdminError;
+use crate::handshakes::Handshakes;
 use crate::hosts::Hosts;
 use crate::limits::{Limits, Places};
 use crate::places::Hall;
@@ -68,6 +69,7 @@ impl Admin {
         let alive = Route::get(ALIVE, async || "ok\n", ()).in_places(Places::Arriving).needs(Right::None);
         let pages = RwLock::new(Pages::new([alive].into_iter().chain(routes).collect()));
         let AdminConfig { names, limits, guard, tls, missing, tally } = config;
+        let tls = tls.map(Handshakes::start).transpose().map_err(AdminError::Thread)?;
         let hall = Hall::new(limits.clone(), Arc::clone(&tally));
         let (hosts, are_ended) = (Hosts::new(&names), watch::Sender::new(false));
         let common = Arc::new(Common { pages, hosts, guard, tls, missing, limits, tally, are_ended });

@@ -2,10 +2,11 @@
 
 use std::io;
 
-use moneta_net::{AsyncTransport, TlsAcceptor, Transport};
+use moneta_net::Transport;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
+use crate::handshakes::Handshakes;
 use crate::right::Certificate;
 
 /// What a connection is read and written through, and what is known of its other end.
@@ -24,10 +25,9 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin> Wire for S {}
 ///
 /// # Errors
 /// If the client does not do its part; the connection is closed then.
-pub(crate) async fn open(socket: TcpStream, tls: Option<&TlsAcceptor>) -> io::Result<Opened> {
+pub(crate) async fn open(socket: TcpStream, tls: Option<&Handshakes>) -> io::Result<Opened> {
     let Some(tls) = tls else { return Ok(Opened { stream: Box::new(socket), certificate: None }) };
-    let mut stream = AsyncTransport::new(tls.protect(Transport::from(socket.into_std()?))?)?;
-    stream.open().await?;
+    let stream = tls.open(Transport::from(socket.into_std()?)).await?;
     let certificate = stream.certificate_names().map(|names| {
         let names = names.dns.iter().chain(&names.uris).map(ToString::to_string);
         Certificate { names: names.collect() }

@@ -1,14 +1,14 @@
 //! The admin side of a process: HTTP on a separate port, for those who operate it.
 //!
 //! [`Admin`] listens, bounds what clients can hold, asks who may see what, and answers `/healthz`. Everything else it shows is a
-//! [`Route`] that a part of the process registers: at the start, or when that part is there. One thread, the process's runtime, serves all routes, so a
-//! page that may wait for something [`ask`]s it on a helper thread, for a bounded time.
+//! [`Route`] that a part of the process registers: at the start, or when that part is there. One thread, the process's runtime, serves all
+//! routes, so a page that may wait for something [`ask`]s it on a helper thread, for a bounded time.
 //!
 //! | module | what it holds |
 //! |---|---|
 //! | [`route`] | a page: a path, a method, and what answers it |
 //! | [`right`] | who may ask for what |
-//! | `connection` | what becomes of an accepted socket: the place of a handshake |
+//! | `connection`, `handshakes` | what becomes of an accepted socket; handshakes of TLS, on a thread of their own |
 //! | [`stream`] | answers that go on |
 //! | [`limits`] | what clients may hold |
 //! | [`ask`](mod@ask) | questions that may hang, one of each kind at a time |
@@ -26,6 +26,7 @@ pub mod ask;
 mod connection;
 mod error;
 pub mod format;
+mod handshakes;
 mod hosts;
 pub mod limits;
 pub mod places;

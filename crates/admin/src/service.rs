@@ -19,7 +19,6 @@ use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use moneta_background::Run;
-use moneta_net::TlsAcceptor;
 use parking_lot::RwLock;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
@@ -29,6 +28,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::answer::{self, Missing};
 use crate::connection::{self, Opened};
+use crate::handshakes::Handshakes;
 use crate::hosts::{self, Hosts};
 use crate::limits::{Limits, Places};
 use crate::places::{Hall, Seat};
@@ -63,7 +63,7 @@ pub(crate) struct Common {
     /// Who may ask for what.
     pub(crate) guard: Guard,
     /// What protects connections.
-    pub(crate) tls: Option<TlsAcceptor>,
+    pub(crate) tls: Option<Handshakes>,
     /// What is answered where there is no page.
     pub(crate) missing: Missing,
     /// What a client may hold.

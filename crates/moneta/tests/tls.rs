@@ -1,6 +1,8 @@
 //! TLS on the listeners of a node: a client that is not protected although it should be, one that hangs, one that pays for others'
 //! handshakes, and a certificate that is believed too long or not at all.
 
+#[path = "tls/admin.rs"]
+mod admin;
 #[path = "tls/clients.rs"]
 mod clients;
 mod common;

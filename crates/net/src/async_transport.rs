@@ -1,5 +1,6 @@
 //! A transport for tokio: what is read and written on its runtime.
 
+use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -52,6 +53,36 @@ impl AsyncTransport {
             }
             guard.clear_ready();
         }
+    }
+
+    /// The same, where `step` computes on another thread: it calls [`AsyncTransport::go_on_opening`] and gives back what it was
+    /// given.
+    ///
+    /// # Errors
+    /// If the handshake or `step` fails.
+    pub async fn open_by<F>(mut self, step: impl Fn(Self) -> F) -> io::Result<Self>
+    where
+        F: Future<Output = io::Result<(Self, Opening)>>,
+    {
+        loop {
+            let interest = Interest::READABLE | Interest::WRITABLE;
+            // Taken before the bytes are: what comes from here on raises another event.
+            self.transport.ready_mut(interest).await?.clear_ready();
+            let opening;
+            (self, opening) = step(self).await?;
+            if opening == Opening::Done {
+                // The handshake may have left bytes in the socket whose event is taken: here they raise another.
+                return Self::new(self.transport.into_inner());
+            }
+        }
+    }
+
+    /// Goes on with the handshake as far as the socket lets it.
+    ///
+    /// # Errors
+    /// If the handshake fails.
+    pub fn go_on_opening(&mut self) -> Result<Opening, TransportError> {
+        self.transport.get_mut().open()
     }
 
     /// The names in the certificate that the other side has shown and that was verified.
