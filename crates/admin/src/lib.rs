@@ -1,8 +1,8 @@
 //! The admin side of a process: HTTP on a separate port, for those who operate it.
 //!
 //! [`Admin`] listens, bounds what clients can hold, asks who may see what, and answers `/healthz`. Everything else it shows is a
-//! [`Route`] that a part of the process registers: at the start, or when that part is there. One thread, the process's runtime, serves all
-//! routes, so a page that may wait for something [`ask`]s it on a helper thread, for a bounded time.
+//! [`Route`] that a part of the process registers: at the start, or when that part is there. One thread, the process's
+//! runtime, serves all routes, so a page that may wait for something [`ask`]s it on a helper thread, for a bounded time.
 //!
 //! | module | what it holds |
 //! |---|---|
