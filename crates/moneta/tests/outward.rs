@@ -2,6 +2,8 @@
 //! goes on in plain text, one that believes any certificate, one that takes a bad node for a good one, and one that loses requests
 //! when certificates, secrets or the way to a node change.
 
+#[path = "outward/clocks.rs"]
+mod clocks;
 mod common;
 #[allow(dead_code)]
 #[path = "tls/files.rs"]
@@ -9,6 +11,7 @@ mod files;
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, SystemTime};
@@ -23,18 +26,30 @@ const ADMIN: &[&str] = &["-t", "1", "--admin", "127.0.0.1:0", "--admin-tls", "of
 
 /// A node of a cluster with the files `NAME.pem` and `NAME.key`, on `listen`; clients show certificates.
 fn node(files: &Files, name: &str, listen: &str, more: &[&str]) -> Node {
+    Node::run(node_command(files, name, listen).args(more))
+}
+
+fn node_command(files: &Files, name: &str, listen: &str) -> Command {
     let (certificate, key, ca) =
         (files.name(&format!("{name}.pem")), files.name(&format!("{name}.key")), files.name("ca.pem"));
     let of_node = ["serve", "--cluster", "-m", "16m", "--listen", listen, "-p", "0"];
     let tls = ["--tls-cert", &certificate, "--tls-key", &key, "--tls-ca", &ca, "--tls-clients", "require"];
-    Node::run(moneta(&of_node).args(ADMIN).args(tls).args(more))
+    let mut command = moneta(&of_node);
+    command.args(ADMIN).args(tls);
+    command
 }
 
 /// A proxy over the topology in `topology.toml`, which speaks plainly with its clients.
 fn proxy(files: &Files, more: &[&str]) -> Node {
+    Node::run(proxy_command(files).args(more))
+}
+
+fn proxy_command(files: &Files) -> Command {
     let topology = files.name("topology.toml");
     let of_proxy = ["proxy", "--listen", "notls:127.0.0.1", "-p", "0", "--topology", &topology, "--zone", "a"];
-    Node::run(moneta(&of_proxy).args(ADMIN).args(more))
+    let mut command = moneta(&of_proxy);
+    command.args(ADMIN);
+    command
 }
 
 /// The flags of a proxy that shows `proxy.pem`.

@@ -66,7 +66,12 @@ impl Clocks {
 
     /// Has so many seconds pass for all of them.
     pub fn pass(&self, seconds: i64) {
-        let passed = self.passed.fetch_add(seconds, Ordering::SeqCst) + seconds;
+        self.set(self.passed.load(Ordering::SeqCst) + seconds);
+    }
+
+    /// From now on they are so many seconds ahead.
+    pub fn set(&self, passed: i64) {
+        self.passed.store(passed, Ordering::SeqCst);
         self.file.write_all_at(&passed.to_ne_bytes(), 0).expect("the file can be written");
     }
 }
