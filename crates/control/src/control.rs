@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use moneta_background::Run;
 use moneta_ledger::{Compare, Cursor, Ledger, LedgerError, Revision, Step};
 use parking_lot::MutexGuard;
@@ -30,6 +31,29 @@ pub trait Access: Send + Sync {
     fn registers(&self, who: &Who, environment: &str, app: &str) -> bool;
     /// Whether a client reads everything of an environment.
     fn reads_all(&self, who: &Who, environment: &str) -> bool;
+}
+
+/// The users of this process, as they are handed on to nodes and proxies.
+pub trait Users: Send + Sync {
+    /// Those that concern a client who registers in an environment; it may take as long as a second.
+    ///
+    /// # Errors
+    /// 403 if it has no app there, or is gone.
+    fn handed_to(&self, who: &Who, environment: &str) -> Result<Told, Refusal>;
+    /// Tells when users were replaced.
+    fn changes(&self) -> Changes;
+}
+
+/// Tells of changes of users.
+pub type Changes = watch::Receiver<()>;
+
+/// A table of users.
+#[derive(Clone, Debug)]
+pub struct Told {
+    /// The text, as a file of users.
+    pub text: Bytes,
+    /// What tells it from others.
+    pub tag: String,
 }
 
 /// How it runs.

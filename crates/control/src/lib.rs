@@ -74,7 +74,7 @@ mod topologies;
 pub mod topology;
 
 pub use commits::Who;
-pub use control::{Access, Control, ControlConfig};
+pub use control::{Access, Changes, Control, ControlConfig, Told, Users};
 pub use error::Refusal;
 pub use member::Membership;
 pub use metrics::{Watched, metrics};

@@ -9,6 +9,7 @@ mod properties;
 mod query;
 mod rollouts;
 mod topologies;
+mod users;
 
 use std::sync::Arc;
 
@@ -17,7 +18,7 @@ use axum::http::request::Parts;
 use moneta_admin::{ClientAddress, Principal, Route};
 
 use crate::commits::Who;
-use crate::control::{Access, Control};
+use crate::control::{Access, Control, Users};
 use crate::history::History;
 
 /// What pages work with.
@@ -26,11 +27,17 @@ pub(crate) struct Desk {
     pub(crate) control: Arc<Control>,
     pub(crate) access: Arc<dyn Access>,
     pub(crate) history: Option<Arc<History>>,
+    pub(crate) users: Option<Arc<dyn Users>>,
 }
 
-/// All pages of a control plane. `history`: what tells of times that are past.
-pub fn routes(control: &Arc<Control>, access: Arc<dyn Access>, history: Option<Arc<History>>) -> Vec<Route> {
-    let desk = Desk { control: Arc::clone(control), access, history };
+/// All pages of a control plane. `history`: what tells of times that are past; `users`: those that are handed on.
+pub fn routes(
+    control: &Arc<Control>,
+    access: Arc<dyn Access>,
+    history: Option<Arc<History>>,
+    users: Option<Arc<dyn Users>>,
+) -> Vec<Route> {
+    let desk = Desk { control: Arc::clone(control), access, history, users };
     [
         feed::routes(&desk),
         instances::routes(&desk),
@@ -40,6 +47,7 @@ pub fn routes(control: &Arc<Control>, access: Arc<dyn Access>, history: Option<A
         query::routes(&desk),
         properties::routes(&desk),
         rollouts::routes(&desk),
+        users::routes(&desk),
     ]
     .concat()
 }
@@ -94,7 +102,7 @@ mod tests {
         let plain =
             |path: &str| path.split('/').map(|part| *words.get(part).unwrap_or(&part)).collect::<Vec<_>>().join("/");
         let mut pages: Vec<String> =
-            routes(&control, Arc::new(Nobody), None).iter().map(|route| plain(route.path())).collect();
+            routes(&control, Arc::new(Nobody), None, None).iter().map(|route| plain(route.path())).collect();
         pages.sort();
         pages.dedup();
         let document = std::fs::read_to_string("../../docs/control-api.md").unwrap();

@@ -13,6 +13,8 @@ use thiserror::Error;
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How long an exchange may take, except for feeds.
 const TOTAL: Duration = Duration::from_secs(5);
+/// How long an answer may take to arrive that was waited for.
+const LONG: Duration = Duration::from_secs(60);
 /// Longest answer, except for feeds, in bytes.
 const ANSWER_MAX: u64 = 16 << 20;
 /// Most of an answer that refuses something, in bytes, as a message.
@@ -78,6 +80,9 @@ pub enum ControlError {
     #[error("not understood: {0}")]
     NotUnderstood(String),
 }
+
+/// A text, and its tag if it has one.
+pub(crate) type Tagged = (String, Option<String>);
 
 /// A control plane, and the environment of it that this process is in.
 pub struct Control {
@@ -192,6 +197,42 @@ impl Control {
             Ok(answer) => Err(refusal(answer)),
             Err(error) => Err(ControlError::Unreachable(format!("{url}: {error}"))),
         }
+    }
+
+    /// What the page at `path` of a server says (counted over all of them, again and again), unless that is what `tag` is of: then
+    /// `None`. `within`: how long it may be silent; `text_max`: the most bytes; `give_up` ends a wait.
+    pub(crate) fn if_changed(
+        &self,
+        server: usize,
+        path: &str,
+        tag: Option<&str>,
+        within: Duration,
+        text_max: u64,
+        give_up: impl Fn() -> bool + Send + Sync + 'static,
+    ) -> Result<Option<Tagged>, ControlError> {
+        let (url, endpoint, _) = &self.servers[server % self.servers.len()];
+        let timeouts = Timeouts { connect: Some(PATIENCE), idle: Some(within), total: Some(within + LONG) };
+        let client = HttpClient::given_up_when(Endpoint { timeouts, ..endpoint.clone() }, give_up).text_max(text_max);
+        let request = client.get(path);
+        let request = match tag {
+            Some(tag) => request.header("if-none-match", &format!("\"{tag}\"")),
+            None => request,
+        };
+        let unreachable = |error: HttpError| ControlError::Unreachable(format!("{url}: {error}"));
+        let answer = request.send().map_err(unreachable)?;
+        if answer.status() == 304 {
+            return Ok(None);
+        }
+        if !answer.is_success() {
+            return Err(refusal(answer));
+        }
+        let tag = answer.header("etag").map(|tag| tag.trim_matches('"').to_owned());
+        Ok(Some((answer.text().map_err(unreachable)?, tag)))
+    }
+
+    /// How many servers it has.
+    pub(crate) fn server_count(&self) -> usize {
+        self.servers.len()
     }
 
     /// The server that is asked first has failed.

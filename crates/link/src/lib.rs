@@ -13,6 +13,7 @@
 //! | [`source`] | a feed as a source of topologies for `moneta_cluster` |
 //! | [`identity`] | who a process is, over its restarts |
 //! | [`properties`] | values of options, by scope |
+//! | [`users`] | the users that the control plane hands on, kept in a file |
 //! | [`instance`] | what a process registers, and how it renews that |
 //! | [`worker`] | tasks of jobs: claimed, renewed, ended |
 //! | [`metrics`](metrics()) | what the threads count |
@@ -28,6 +29,7 @@ mod metrics;
 mod pause;
 pub mod properties;
 pub mod source;
+pub mod users;
 pub mod worker;
 
 pub use control::{Control, ControlError, ControlUrl};
@@ -35,6 +37,7 @@ pub use follower::{Follower, Query, View};
 pub use identity::Identity;
 pub use instance::{Instance, Registration, Report, Standing, Status};
 pub use items::{Item, Items};
-pub use metrics::{metrics, of_follower, of_registration};
+pub use metrics::{metrics, of_follower, of_registration, of_users};
 pub use properties::{Place, Properties, Property};
 pub use source::{ControlSource, Epochs};
+pub use users::HandedUsers;

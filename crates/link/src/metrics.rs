@@ -6,6 +6,7 @@ use moneta_store::metric::{self, Metric, Reading, Sample, Unit, by};
 
 use crate::follower::Follower;
 use crate::instance::{Registration, Standing};
+use crate::users::HandedUsers;
 
 struct OfFeed {
     app: String,
@@ -58,9 +59,47 @@ const INSTANCE: &[Reading<OfInstance>] = &[
         .read(|of| of.failures.into()),
 ];
 
+struct OfUsers {
+    is_fresh: bool,
+    is_held: bool,
+    age: u64,
+    taken: u64,
+    failures: u64,
+}
+
+const USERS: &[Reading<OfUsers>] = &[
+    Metric::gauge(
+        "control_users_up",
+        Unit::Count,
+        "1 while the users kept here are those that the control plane hands on.",
+    )
+    .read(|of| u64::from(of.is_fresh).into()),
+    Metric::gauge(
+        "control_users_age_seconds",
+        Unit::Seconds,
+        "Time since the control plane said last which users there are; since the start, if it never did.",
+    )
+    .read(|of| of.age.into()),
+    Metric::gauge(
+        "control_users_held",
+        Unit::Count,
+        "1 while users are held back, as most of those of before are gone.",
+    )
+    .read(|of| u64::from(of.is_held).into()),
+    Metric::counter("control_users_taken_total", Unit::Count, "Times that users of the control plane were taken.")
+        .read(|of| of.taken.into()),
+    Metric::counter(
+        "control_users_failures_total",
+        Unit::Count,
+        "Times that it was asked for them and they were not had, or refused.",
+    )
+    .read(|of| of.failures.into()),
+];
+
 /// The declarations of the metrics of what follows a control plane.
 pub fn metrics() -> impl Iterator<Item = Metric> {
-    FEED.iter().map(Reading::metric).chain(INSTANCE.iter().map(Reading::metric))
+    let of_users = USERS.iter().map(Reading::metric);
+    FEED.iter().map(Reading::metric).chain(INSTANCE.iter().map(Reading::metric)).chain(of_users)
 }
 
 /// Those of a feed as they are now.
@@ -86,4 +125,17 @@ pub fn of_registration(registration: &Registration) -> Vec<Sample> {
         failures: counts.failures.load(Ordering::Relaxed),
     };
     metric::samples(INSTANCE, &now)
+}
+
+/// Those of users as they are now.
+pub fn of_users(users: &HandedUsers) -> Vec<Sample> {
+    let (standing, counts) = (users.standing(), users.counts());
+    let now = OfUsers {
+        is_fresh: standing.is_fresh(),
+        is_held: standing.is_held,
+        age: standing.age().as_secs(),
+        taken: counts.taken.load(Ordering::Relaxed),
+        failures: counts.failures.load(Ordering::Relaxed),
+    };
+    metric::samples(USERS, &now)
 }

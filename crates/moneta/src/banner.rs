@@ -8,6 +8,7 @@ use moneta_server::config::{ListenAddress, Policy};
 
 use crate::drawing;
 use crate::options::contradictions;
+use crate::options::kinds::users::From;
 use crate::options::sections::access::{AUTH_FILE, ENABLE_SASL, USERS};
 use crate::options::sections::network::{self, MAX_CONNECTIONS};
 use crate::options::sections::tls::TLS_CERT;
@@ -58,11 +59,14 @@ pub fn write(out: &mut impl Write, settings: &Settings, reachable: &Reachable) -
         };
         writeln!(out, "log in       by {way}, users from {}", path.display())?;
     }
-    if let Some(path) = settings.get(&USERS) {
+    if let Some(from) = settings.get(&USERS) {
+        let from = match from {
+            From::File(path) => path.display().to_string(),
+            From::Control => "the control plane".into(),
+        };
         writeln!(
             out,
-            "log in       by `set` with `user secret` as its value, SASL PLAIN or certificate; users from {}",
-            path.display()
+            "log in       by `set` with `user secret` as its value, SASL PLAIN or certificate; users from {from}"
         )?;
     }
     if let Some(line) = try_it(settings, reachable) {

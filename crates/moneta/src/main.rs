@@ -16,6 +16,7 @@ mod endpoints;
 mod engines;
 mod filling;
 mod following;
+mod handing_users;
 mod in_time;
 mod inspection;
 mod linked;

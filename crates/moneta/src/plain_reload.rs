@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use clap::ArgMatches;
 use moneta_audit::{Audit, Event};
 use moneta_options::declaration::{Declaration, Section, options};
@@ -18,7 +18,7 @@ use moneta_server::Certificates;
 use moneta_users::Users;
 use parking_lot::Mutex;
 
-use crate::options::sections::access::{USERS, note_users};
+use crate::options::sections::access::{USERS, read_again};
 use crate::options::sections::operation::{LAME_DUCK, LOG_LEVEL, VERBOSE};
 use crate::options::sections::tls;
 use crate::reload::{InForceOption, LiveOptions, settable};
@@ -101,15 +101,8 @@ impl PlainReload {
         subscribers.set(&LOG_LEVEL, move |base| of.set_base(base));
         subscribers.set(&VERBOSE, move |verbosity| level.set_own_verbosity(verbosity));
         let noted = audit.clone();
-        subscribers.on(&USERS, move |change| match (&users, change.to) {
-            (Some(users), Some(path)) => {
-                let prepared = Users::prepare(&path).inspect_err(|_| users.note_failure()).context("users")?;
-                let (users, audit) = (Arc::clone(users), noted.clone());
-                Ok(Effect::now(move || {
-                    users.apply(prepared);
-                    note_users(&users, audit.as_deref());
-                }))
-            }
+        subscribers.on(&USERS, move |change| match (&users, &change.to) {
+            (Some(users), Some(_)) => read_again(users, noted.as_ref(), &change),
             (None, None) => Ok(Effect::None),
             _ => Ok(Effect::AfterRestart),
         });

@@ -1,25 +1,99 @@
 //! Who may connect, and what they may do: the file of users and their rights (`--users`), which is followed.
 
 use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use moneta_audit::{Audit, Event};
+use moneta_link::{Control, HandedUsers, of_users};
 use moneta_options::values::Values;
+use moneta_process::Process;
+use moneta_process::desk::Observed;
 use moneta_server::config::{ListenAddress, Listener};
+use moneta_store::Health;
+use moneta_store::metric::Sample;
 use moneta_users::{Keys, Users};
 
 use crate::admin_access::LISTENER;
+use crate::options::kinds::users::From;
 use crate::options::sections::access::{AUDIT_LOG, AUTH_FILE, USERS, note_users};
 use crate::options::sections::cluster::CLUSTER;
 use crate::options::settings::Settings;
 
-/// The users of `--users`.
+/// The file of the control plane's users in the folder of the state.
+const KEPT: &str = "users.toml";
+/// How long they are waited for where none are kept.
+const FIRST: Duration = Duration::from_secs(10);
+
+/// The users of `--users`. Those of a control plane that cannot be had from `state_dir` are none, until [`of_control`] has them.
 ///
 /// # Errors
 /// If the file cannot be read or is refused.
-pub fn open(settings: &Values) -> anyhow::Result<Option<Arc<Users>>> {
-    settings.get(&USERS).map(|path| Users::open(&path).context("users")).transpose()
+pub fn open(settings: &Values, state_dir: Option<PathBuf>) -> anyhow::Result<Option<Arc<Users>>> {
+    Ok(match settings.get(&USERS) {
+        None => None,
+        Some(From::File(path)) => Some(Users::open(&path).context("users")?),
+        Some(From::Control) => {
+            let path = state_dir.context("users: there is no state_dir")?.join(KEPT);
+            Some(Users::open(&path).unwrap_or_else(|_| Users::awaiting(&path)))
+        }
+    })
+}
+
+/// The users that a control plane hands on, followed.
+struct OfControl(HandedUsers);
+
+/// Has users that are those of the control plane follow it, and waits for the first where none are kept.
+///
+/// # Errors
+/// If none are kept, and the control plane does not tell them.
+pub fn of_control(
+    users: Option<&Arc<Users>>,
+    settings: &Values,
+    control: Option<&Arc<Control>>,
+    process: &Process,
+) -> anyhow::Result<()> {
+    let Some(users) = users.filter(|_| settings.get(&USERS) == Some(From::Control)) else { return Ok(()) };
+    let control = control.context("users: no control plane is named")?;
+    let path = users.path();
+    let handed = HandedUsers::start(Arc::clone(control), path.clone()).context("no thread follows the users")?;
+    if users.counts().is_stale {
+        let first = handed.first(FIRST);
+        first.map_err(|why| {
+            let kept = Users::prepare(&path).map_or_else(|error| error.to_string(), |_| "kept too late".into());
+            anyhow!("users: the control plane does not tell them: {why}; nor are any kept of before: {kept}")
+        })?;
+        users.apply(Users::prepare(&path).context("users")?);
+    }
+    process.desk().show(Arc::new(OfControl(handed)), []);
+    Ok(())
+}
+
+impl Observed for OfControl {
+    fn samples(&self) -> Vec<Sample> {
+        of_users(&self.0)
+    }
+
+    /// What is stale is told; it makes nothing unfit to serve.
+    fn health(&self) -> Health {
+        let standing = self.0.standing();
+        let age = standing.age().as_secs();
+        let why = standing.failure.as_deref();
+        let note = if standing.is_held {
+            Some("users: most are gone at once at the control plane; they stay until that is confirmed".into())
+        } else if standing.is_fresh() && why.is_none() {
+            None
+        } else {
+            let since = if standing.told.is_some() { "are" } else { "were not told since the start," };
+            Some(format!(
+                "users: those of the control plane {since} {age} s old: {}",
+                why.unwrap_or("it has not answered yet")
+            ))
+        };
+        Health { unready: false, notes: note.into_iter().collect() }
+    }
 }
 
 /// Follows the file of users from now on; warns of what is open to more than it should be, or to nobody.
@@ -48,7 +122,7 @@ pub fn follow(
 /// If the system has no thread.
 pub fn follow_file(users: Option<&Arc<Users>>, settings: &Values, audit: Option<&Arc<Audit>>) -> anyhow::Result<()> {
     let Some(users) = users else { return Ok(()) };
-    if let Some(path) = settings.get(&USERS)
+    if let Some(From::File(path)) = settings.get(&USERS)
         && std::fs::metadata(&path).is_ok_and(|found| found.mode() & 0o004 != 0)
     {
         tracing::warn!(file = %path.display(), "everybody can read the file of users; chmod 600 it");

@@ -15,6 +15,7 @@
 //! | [`user`] | one user, and the keys it may touch |
 //! | [`roster`] | all users at one moment, read from a text |
 //! | `certificates` | names of certificates: found by hash, exactly or by the longest beginning |
+//! | [`handed`] | the part of them that a control plane hands on |
 //! | [`edit`] | edits of the text: a user more, another secret, a user less |
 //! | [`secret`] | secrets as the file keeps them |
 //! | [`users`] | the users in force; log-ins |
@@ -29,6 +30,7 @@ pub mod edit;
 mod error;
 mod file;
 mod follow;
+pub mod handed;
 pub mod log_in;
 mod refusals;
 pub mod rights;
@@ -40,6 +42,7 @@ pub mod users;
 
 pub use apart::SlowAnswer;
 pub use error::{UsersError, Wrong};
+pub use handed::{Concerned, Handed};
 pub use log_in::{Checked, LoggedIn, SlowCheck};
 pub use rights::{Right, Rights};
 pub use roles::{Fleet, Role};

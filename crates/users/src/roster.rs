@@ -261,8 +261,9 @@ impl Draft {
         let rights = rights.ok_or_else(|| (start, format!("the user `{name}` needs rights")))?;
         let fleet = match (environments, roles) {
             (None, None) => Fleet::default(),
-            (Some(environments), Some(roles)) => Fleet { environments, roles },
-            _ => return Err((start, format!("the user `{name}` has environments or roles, and needs both"))),
+            // On nodes and proxies there alone.
+            (Some(environments), roles) => Fleet { environments, roles: roles.unwrap_or_default() },
+            (None, Some(_)) => return Err((start, format!("the user `{name}` has roles, and needs environments"))),
         };
         let user = User {
             name,
@@ -473,8 +474,7 @@ mod tests {
         let none = Roster::parse(ANN).unwrap();
         assert!(Role::ALL.into_iter().all(|role| !none.users()[0].fleet().may("prod", role)));
         for (line, why) in [
-            ("roles = [\"read\"]", "needs both"),
-            ("environments = [\"a\"]", "needs both"),
+            ("roles = [\"read\"]", "needs environments"),
             ("environments = []\nroles = [\"read\"]", "at least one"),
             ("environments = [\"a/b\"]\nroles = [\"read\"]", "is no name"),
             ("environments = [\"a\"]\nroles = [\"reed\"]", "is no role"),

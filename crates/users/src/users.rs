@@ -8,6 +8,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use moneta_net::CertificateNames;
 use parking_lot::{Mutex, RwLock};
+use tokio::sync::watch;
 
 use crate::apart::{Apart, SlowAnswer};
 use crate::error::UsersError;
@@ -24,6 +25,8 @@ pub struct Users {
     // Read for log-ins, and when the generation has changed.
     roster: RwLock<Arc<Roster>>,
     generation: AtomicU64,
+    /// Tells of each new generation.
+    changes: watch::Sender<()>,
     /// The file, and how it was when it was last looked at.
     pub(crate) file: Mutex<FileState>,
     is_stale: AtomicBool,
@@ -81,11 +84,20 @@ impl Users {
         Ok(users)
     }
 
+    /// No users, until the file at `path` is there and names some: everybody is refused meanwhile.
+    pub fn awaiting(path: &Path) -> Arc<Self> {
+        let users = Self::of(Roster::default());
+        *users.file.lock() = FileState { path: path.to_owned(), stamp: None };
+        users.is_stale.store(true, Ordering::Relaxed);
+        users
+    }
+
     /// Users without a file.
     pub fn of(roster: Roster) -> Arc<Self> {
         Arc::new(Self {
             roster: RwLock::new(Arc::new(roster)),
             generation: AtomicU64::new(1),
+            changes: watch::Sender::new(()),
             file: Mutex::default(),
             is_stale: AtomicBool::new(false),
             reloads: AtomicU64::new(0),
@@ -104,6 +116,11 @@ impl Users {
         Ok(Prepared { path: path.to_owned(), stamp, roster })
     }
 
+    /// The file that is followed.
+    pub fn path(&self) -> PathBuf {
+        self.file.lock().path.clone()
+    }
+
     /// Puts a file in force.
     pub fn apply(&self, prepared: Prepared) {
         let Prepared { path, stamp, roster } = prepared;
@@ -118,6 +135,7 @@ impl Users {
         // After the users: who sees the new number sees them.
         self.generation.fetch_add(1, Ordering::Release);
         self.reloads.fetch_add(1, Ordering::Relaxed);
+        self.changes.send_replace(());
     }
 
     /// The file could not be put in force.
@@ -130,6 +148,11 @@ impl Users {
     #[inline]
     pub fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
+    }
+
+    /// Tells when users were replaced.
+    pub fn changes(&self) -> watch::Receiver<()> {
+        self.changes.subscribe()
     }
 
     /// The users now.

@@ -30,6 +30,7 @@ use moneta_process::startup::Startup;
 
 use crate::admin_access;
 use crate::control_access::ByUsers;
+use crate::handing_users::HandingUsers;
 use crate::options::misspelt;
 use crate::options::of_control::{
     self, ADVERTISE, COMPARE_EVERY, DATA, EUREKA, EUREKA_ENVIRONMENT, LISTEN, RENEW_EVERY,
@@ -40,7 +41,7 @@ use crate::options::sections::tls;
 use crate::plain_reload::{Live, PlainReload};
 use crate::{option_pages, outward, properties, this_program, tls_files, users};
 
-/// Readers of feeds at once.
+/// Readers of feeds at once, and of users.
 const READERS: usize = 4_096;
 /// Other requests at once.
 const REQUESTS: usize = 512;
@@ -84,7 +85,7 @@ pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     let options = of_control::resolve(matches)?;
     let address = options.get(&LISTEN).context("it has an address")?;
     let tls = tls::load(&options)?;
-    let (audit, users) = (users::audit(&options)?, users::open(&options)?);
+    let (audit, users) = (users::audit(&options)?, users::open(&options, None)?);
     let sessions = Arc::new(Sessions::new().context("the system has no randomness")?);
     let desk = admin_access::config_with(&options, tls.as_ref(), users.as_ref(), audit.as_ref(), &sessions)?;
     let listeners = 1 + u64::from(options.get(&EUREKA).is_some());
@@ -142,7 +143,8 @@ pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
             .map_err(|error| anyhow!("{error}; --eureka takes another address"))?;
         process.at_end("eureka", CLOSE_WITHIN, move || drop(admin));
     }
-    process.desk().show(Arc::new(Watched(Arc::clone(&control))), pages::routes(&control, access, history));
+    let handed = users.map(|users| Arc::new(HandingUsers::new(users)) as Arc<dyn moneta_control::Users>);
+    process.desk().show(Arc::new(Watched(Arc::clone(&control))), pages::routes(&control, access, history, handed));
     process.run(|desk| greet(&options, desk.address()))
 }
 
@@ -185,7 +187,7 @@ fn named(desk: &AdminConfig, address: &HostPort, options: &Values) -> Vec<String
 
 /// What clients may hold. A balancer may stand before many, so one address may have all.
 fn limits() -> Limits {
-    Limits { streams: READERS, other: REQUESTS, arriving: ARRIVING, ..Limits::default() }
+    Limits { streams: READERS, feed: READERS, other: REQUESTS, arriving: ARRIVING, ..Limits::default() }
 }
 
 /// Raises the limit on descriptors as far as it goes. Without them readers are refused, and nothing else happens.

@@ -5,6 +5,7 @@ pub mod repairs;
 mod topic;
 
 use std::io::{Write, stdout};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -67,15 +68,17 @@ pub fn command() -> Command {
 pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     let options = of_relay::resolve(matches)?;
     let tls = tls::load(&options)?;
-    let (audit, users) = (users::audit(&options)?, users::open(&options)?);
+    let (audit, users) = (users::audit(&options)?, users::open(&options, Some(Plane::folder(&options)?))?);
     let desk = admin_access::config(&options, tls.as_ref(), users.as_ref(), audit.as_ref())?;
     let mut process = begin(&options, desk)?;
     misspelt::warn(&of_relay::ALL);
     process.phases().set_lame_duck(options.get(&LAME_DUCK));
-    users::follow_file(users.as_ref(), &options, audit.as_ref())?;
     let certificates = tls::certificates(&options, tls.as_ref());
     certificates.as_ref().map(tls_files::follow).transpose().context("no files are looked at")?;
     let outward = outward::of(&options, tls.as_ref())?;
+    let control = Plane::open(&options, &outward)?;
+    users::of_control(users.as_ref(), &options, control.as_ref().map(|plane| &plane.control), &process)?;
+    users::follow_file(users.as_ref(), &options, audit.as_ref())?;
     let config = config(&options)?;
     let mut subscribers = Subscribers::default();
     outward::keep_fresh(&outward, &mut subscribers)?;
@@ -93,7 +96,6 @@ pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
         process.at_end("cluster", CLOSE_WITHIN, move || component::close(&here));
     }
     let store = regions.here.clone().map(|here| Arc::new(here) as Arc<dyn Store>);
-    let control = Plane::open(&options, &outward)?;
     let probe = regions.there.as_ref().zip(store.as_ref()).map(|(there, store)| {
         let there: Arc<dyn Store> = Arc::new(there.clone());
         Probe::start(there, Arc::clone(store), &regions.name)
@@ -170,12 +172,16 @@ impl Plane {
         if urls.is_empty() {
             return Ok(None);
         }
-        let folder = options.get(&STATE_DIR).context("it has a folder")?;
-        // Relays of other apps and regions may have the same folder.
-        let name = format!("{}.from-{}.identity", options.get(&APP).unwrap_or_default(), options.get(&REGION));
-        let identity = Identity::kept_in(&folder.join(name)).context("state_dir")?;
+        let identity = Identity::kept_in(&Self::folder(options)?).context("state_dir")?;
         let control = Control::new(&urls, outward, options.get(&ENV).unwrap_or_default());
         Ok(Some(Self { control: Arc::new(control), identity }))
+    }
+
+    /// Where what is the relay's own is kept: relays of other apps and regions may have the same folder.
+    fn folder(options: &Values) -> anyhow::Result<PathBuf> {
+        let folder = options.get(&STATE_DIR).context("it has a folder")?;
+        let name = format!("{}.from-{}.identity", options.get(&APP).unwrap_or_default(), options.get(&REGION));
+        Ok(folder.join(name))
     }
 }
 

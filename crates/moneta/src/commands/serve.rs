@@ -35,6 +35,7 @@ use crate::options::app::AppSettings;
 use crate::options::flags;
 use crate::options::misspelt;
 use crate::options::resolve::Resolved;
+use crate::options::sections::control::STATE_DIR;
 use crate::options::sections::network::BATCH_PORT;
 use crate::options::sections::{self, access, cluster, memory, network, operation, proxy, tls, workers};
 use crate::options::settings::Settings;
@@ -76,18 +77,19 @@ pub fn start(matches: &ArgMatches, settings: Settings) -> anyhow::Result<()> {
     }
     let tls = tls::load(&settings)?;
     let (config, sessions) = configure(&settings, tls.as_ref())?;
-    let (audit, users) = (users::audit(&settings)?, users::open(&settings)?);
+    let (audit, users) = (users::audit(&settings)?, users::open(&settings, settings.get(&STATE_DIR))?);
     let desk = admin_access::config(&settings, tls.as_ref(), users.as_ref(), audit.as_ref())?;
     // Before the tiers are read, so that health checks are answered meanwhile.
     let mut process = begin(startup, &settings, desk)?;
     note(matches);
     let authenticator = access::authenticator(&settings)?;
-    users::follow(users.as_ref(), &settings, &config.listeners, audit.as_ref())?;
     let outward = outward::of(&settings, tls.as_ref())?;
     let clock = Arc::new(Clock::system());
     let drain = Drain::of(&settings);
     process.desk().show(Arc::new(drain.clone()), []);
     let link = Link::open(&settings, &outward)?;
+    users::of_control(users.as_ref(), &settings, link.as_ref().map(|link| link.control()), &process)?;
+    users::follow(users.as_ref(), &settings, &config.listeners, audit.as_ref())?;
     if let Some(link) = &link {
         link.belongs_to(&mut process);
         let listen = config.listeners.iter().filter(|listener| listener.policy == Policy::Online);

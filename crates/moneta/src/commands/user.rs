@@ -43,7 +43,7 @@ pub fn command() -> Command {
                 .arg(rights.help("What it may do, with commas between; none may be left out for a user with roles"))
                 .arg(many("prefix", "PREFIX", "How its keys begin; may be repeated; without one all keys are its"))
                 .arg(many("app", "APP", "On a proxy, an app whose keys are its; may be repeated").conflicts_with("prefix"))
-                .arg(many("environment", "NAME", "An environment of a fleet; may be repeated; * stands for all").requires("roles"))
+                .arg(many("environment", "NAME", "An environment of a fleet, in which it is handed on; may be repeated; * stands for all"))
                 .arg(
                     Arg::new("roles")
                         .long("roles")
@@ -51,7 +51,7 @@ pub fn command() -> Command {
                         .value_delimiter(',')
                         .value_parser(Role::ALL.map(Role::name))
                         .requires("environment")
-                        .help("What it does there, with commas between"),
+                        .help("What it does at the control plane there, with commas between"),
                 )
                 .arg(many("certificate", "NAME", "A DNS name or URI of its certificates, which may end in *; may be repeated"))
                 .arg(many("listener", "NAME", "A listener that it may use; may be repeated; without one all"))
@@ -207,8 +207,11 @@ fn list(path: &Path) -> anyhow::Result<()> {
         }
         let (environments, roles) = (user.fleet().environments(), user.fleet().roles());
         if !environments.is_empty() {
+            write!(out, "  environments {}", environments.join(","))?;
+        }
+        if !roles.is_empty() {
             let roles: Vec<&str> = roles.iter().map(|role| role.name()).collect();
-            write!(out, "  environments {}  roles {}", environments.join(","), roles.join(","))?;
+            write!(out, "  roles {}", roles.join(","))?;
         }
         let certificates: Vec<String> = user.certificates().collect();
         if !certificates.is_empty() {

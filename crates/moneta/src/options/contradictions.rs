@@ -6,11 +6,13 @@ use moneta_net::{ClientCertificates, HostPort};
 use moneta_options::report::{Origin, Refusal};
 use moneta_options::values::Values;
 
+use crate::options::kinds::users::From;
 use crate::options::listener::ExtraListener;
 use crate::options::sections::access::USERS;
+use crate::options::sections::control::CONTROL;
 use crate::options::sections::network;
 use crate::options::sections::operation::{ADMIN, ADMIN_OPEN, ADMIN_TLS};
-use crate::options::sections::tls::{TLS_CA, TLS_CERT, TLS_CLIENTS, TLS_CRL, TLS_KEY};
+use crate::options::sections::tls::{TLS_CA, TLS_CERT, TLS_CLIENTS, TLS_CONNECT, TLS_CRL, TLS_KEY};
 
 /// What cannot be had together.
 pub fn of_tls(options: &Values, listeners: &[(ExtraListener, Origin)]) -> Vec<Refusal> {
@@ -64,6 +66,28 @@ pub fn of_admin(options: &Values) -> Vec<Refusal> {
                  process runs. Give it users, have clients show certificates (tls_cert, tls_ca and tls_clients = \"require\"), or say \
                  admin_open where the network keeps strangers out";
     vec![options.refuse(&ADMIN, range)]
+}
+
+/// Refuses users of a control plane that is not named, has no place to keep them, or could be spoken for by others: whoever is on the
+/// way would make itself a user.
+pub fn of_users(options: &Values, has_folder: bool) -> Vec<Refusal> {
+    if options.get(&USERS) != Some(From::Control) {
+        return Vec::new();
+    }
+    let urls = options.get(&CONTROL);
+    let is_plain =
+        |tls: Option<bool>| !tls.unwrap_or_else(|| options.get(&TLS_CONNECT).unwrap_or(options.get(&TLS_CA).is_some()));
+    let is_open = |place: &HostPort| is_plain(place.tls) && !is_loopback(place);
+    let range = if urls.is_empty() {
+        "given together with control, whose users are asked for"
+    } else if !has_folder {
+        "given together with state_dir, where the users of the control plane are kept"
+    } else if urls.iter().any(|url| is_open(url.place())) {
+        "a path, unless all servers of control are on this machine or are reached over TLS: who is on the way could make itself a user"
+    } else {
+        return Vec::new();
+    };
+    vec![options.refuse(&USERS, range)]
 }
 
 /// Whether only this machine reaches an address.

@@ -15,6 +15,7 @@ use moneta_options::values::Values;
 
 use crate::options::contradictions::is_loopback;
 use crate::options::kinds::control::ControlUrls;
+use crate::options::kinds::users::From;
 use crate::options::kinds::words::HostName;
 use crate::options::sections::access::{AUDIT_LOG, USERS};
 use crate::options::sections::operation::{ADMIN_HOSTS, ADMIN_METRICS_OPEN, LAME_DUCK, LOG_FORMAT, LOG_LEVEL, VERBOSE};
@@ -154,6 +155,9 @@ fn gathered(matches: &ArgMatches, set: &SetOptions) -> anyhow::Result<Gathered> 
         }
         Some(_) => {}
     }
+    if values.get(&USERS) == Some(From::Control) {
+        refusals.push(values.refuse(&USERS, "a path: it is this process that hands users on"));
+    }
     if values.get(&EUREKA).is_some_and(|address| !is_loopback(&address)) && values.get(&USERS).is_none() {
         let range = "an address of this machine alone, as 127.0.0.1, unless users are given";
         refusals.push(values.refuse(&EUREKA, range));
@@ -195,6 +199,7 @@ mod tests {
             &["--data", "/d", "--listen", "10.0.0.1:1"],
             &["--data", "/d", "--listen", "off"],
             &["--data", "/d", "--eureka", "0.0.0.0:1"],
+            &["--data", "/d", "--users", "control"],
             &["--data", "/d", "--eureka-environment", "a/b"],
             &["--data", "/d", "--tls-key", "/k"],
             &["--etcd", "a"],

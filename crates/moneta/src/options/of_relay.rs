@@ -19,7 +19,7 @@ use moneta_relay::share::SHARES_MAX;
 use moneta_relay::topic::Mechanism;
 use moneta_relay::{Mode, Share};
 
-use crate::options::contradictions::is_loopback;
+use crate::options::contradictions::{self, is_loopback};
 use crate::options::kinds::control::ControlUrls;
 use crate::options::kinds::pem::Pem;
 use crate::options::kinds::share::KeyShare;
@@ -276,6 +276,7 @@ fn gathered(matches: &ArgMatches, set: &SetOptions) -> anyhow::Result<Gathered> 
     {
         refusals.push(values.refuse(&PREFIX, "a word of visible ASCII"));
     }
+    refusals.extend(contradictions::of_users(values, true));
     let is_open = values.get(&USERS).is_none() && !values.get(&ADMIN_OPEN);
     if is_open && values.get(&ADMIN).is_some_and(|address| !is_loopback(&address)) {
         refusals.push(values.refuse(&ADMIN, "an address of this machine alone, unless users or admin_open are given"));

@@ -52,6 +52,7 @@ impl Settings {
                 &apps.iter().map(|app| app.values.get(&proxy::TOPOLOGY)).collect::<Vec<_>>(),
             ),
             access::contradictions(&values),
+            contradictions::of_users(&values, values.get(&control::STATE_DIR).is_some()),
             contradictions::of_admin(&values),
             contradictions::of_tls(&values, &listeners),
         ]

@@ -14,6 +14,7 @@ mod ends;
 mod etcd;
 mod fleet;
 mod forgetful;
+mod handed;
 mod jobs;
 mod members;
 mod properties;

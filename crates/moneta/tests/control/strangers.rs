@@ -76,6 +76,13 @@ fn a_user_does_what_its_roles_say_in_its_environment_and_sees_nothing_of_another
         // An instance has all keys of its app.
         (part, "PUT", "/v1/prod/instances/feed/i", &record, 403),
         (part, "GET", "/v1/prod/feed?app=feed", &nothing, 403),
+        (none, "GET", "/v1/prod/users", &nothing, 401),
+        (reader, "GET", "/v1/prod/users", &nothing, 403),
+        (ops, "GET", "/v1/prod/users", &nothing, 403),
+        (test, "GET", "/v1/prod/users", &nothing, 403),
+        (part, "GET", "/v1/prod/users", &nothing, 403),
+        (node, "GET", "/v1/test/users", &nothing, 403),
+        (node, "GET", "/v1/prod/users", &nothing, 200),
         (node, "PUT", "/v1/prod/jobs/j", &job, 403),
         (reader, "PUT", "/v1/prod/jobs/j", &job, 403),
         (test, "PUT", "/v1/prod/jobs/j", &job, 403),

@@ -8,4 +8,5 @@ pub mod share;
 pub mod tier;
 pub mod topic;
 pub mod topology;
+pub mod users;
 pub mod words;

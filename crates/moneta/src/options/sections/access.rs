@@ -10,7 +10,7 @@ use moneta_options::kinds::numbers::{Number, Seconds, Switch};
 use moneta_options::kinds::paths::File;
 use moneta_options::report::Refusal;
 use moneta_options::section;
-use moneta_options::subscribers::{Effect, Subscribers};
+use moneta_options::subscribers::{Change, Effect, Subscribers};
 use moneta_options::values::Values;
 use moneta_server::auth::{AuthMode, Authenticator};
 use moneta_server::config::{Commands, ServerConfig};
@@ -18,6 +18,7 @@ use moneta_server::node::{Node, NodeSettings};
 use moneta_users::Users;
 
 use crate::auth_file;
+use crate::options::kinds::users::{From, UsersSource};
 use crate::options::kinds::words::CommandList;
 
 section! {
@@ -36,8 +37,9 @@ section! {
         .when("When clients authenticate with SASL.");
 
     /// File of users with their secrets, certificates, rights and keys, which `moneta user` edits; clients of all listeners but
-    /// those with `users = "off"` have to be one of them.
-    USERS: File = Opt::new("users", File, || None)
+    /// those with `users = "off"` have to be one of them. `control`: the users that the control plane hands on, which are
+    /// kept in state_dir.
+    USERS: UsersSource = Opt::new("users", UsersSource, || None)
         .example("\"\"")
         .live()
         .when("When not everybody who can connect may do everything (security.md).");
@@ -146,18 +148,7 @@ pub fn subscribe(subscribers: &mut Subscribers, node: &Arc<Node>) {
     subscribers.set(&LOGIN_FAILURES, move |most| of.set_login_failures(most));
     if let Some(users) = &node.users {
         let (users, audit) = (Arc::clone(users), node.audit.clone());
-        subscribers.on(&USERS, move |change| match change.to {
-            Some(path) => {
-                let prepared = Users::prepare(&path).inspect_err(|_| users.note_failure()).context("users")?;
-                let (users, audit) = (Arc::clone(&users), audit.clone());
-                Ok(Effect::now(move || {
-                    users.apply(prepared);
-                    note_users(&users, audit.as_deref());
-                }))
-            }
-            // As with log-ins: connections that are open cannot be asked for one.
-            None => Ok(Effect::AfterRestart),
-        });
+        subscribers.on(&USERS, move |change| read_again(&users, audit.as_ref(), &change));
     } else {
         subscribers.on(&USERS, |change| Ok(if change.to.is_some() { Effect::AfterRestart } else { Effect::None }));
     }
@@ -173,6 +164,29 @@ pub fn subscribe(subscribers: &mut Subscribers, node: &Arc<Node>) {
         // Logins cannot be turned on or off for connections that are open.
         _ => Ok(Effect::AfterRestart),
     });
+}
+
+/// Reads the file of users again, or another one.
+///
+/// # Errors
+/// If it cannot be read or is refused.
+pub fn read_again(
+    users: &Arc<Users>,
+    audit: Option<&Arc<Audit>>,
+    change: &Change<Option<From>>,
+) -> anyhow::Result<Effect> {
+    let path = match (&change.from, &change.to) {
+        (Some(From::File(_)), Some(From::File(path))) => path.clone(),
+        (Some(From::Control), Some(From::Control)) => users.path(),
+        // As with log-ins: connections that are open cannot be asked for one.
+        _ => return Ok(Effect::AfterRestart),
+    };
+    let prepared = Users::prepare(&path).inspect_err(|_| users.note_failure()).context("users")?;
+    let (users, audit) = (Arc::clone(users), audit.cloned());
+    Ok(Effect::now(move || {
+        users.apply(prepared);
+        note_users(&users, audit.as_deref());
+    }))
 }
 
 /// Notes that the users were replaced.
