@@ -63,7 +63,7 @@ impl Roster {
     /// users of apps those that share an app, with the shared apps alone.
     pub fn handed(&self, to: &Concerned) -> Handed {
         let of_all = [Fleet::ALL.into()];
-        let names = [&to.environment.as_slice(), &of_all[..]].concat();
+        let names = [to.environment.as_slice(), &of_all[..]].concat();
         let (mut users, mut count) = (String::new(), 0);
         for user in self.users() {
             let is_there = user.fleet.environments.iter().any(|own| names.contains(own));
