@@ -121,10 +121,14 @@ mod tests {
     #[test]
     fn the_document_of_queries_has_the_fields_of_all_objects() {
         let document = std::fs::read_to_string("../../docs/introspection.md").unwrap();
+        let row_of =
+            |kind: &str| document.lines().find(|line| line.starts_with(&format!("| `{kind}` |"))).expect("a row");
         for (kind, fields) in crate::query::kinds() {
-            let row = document.lines().find(|line| line.starts_with(&format!("| `{kind}` |"))).expect(kind);
+            let (row, of_instances) = (row_of(kind), row_of("instances"));
             for field in fields {
-                assert!(row.contains(&format!("`{field}`")), "{kind}: {field}");
+                let word = format!("`{field}`");
+                let is_told = row.contains("most of an instance's") && of_instances.contains(&word);
+                assert!(is_told || row.contains(&word), "{kind}: {field}");
             }
         }
     }

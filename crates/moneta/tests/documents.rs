@@ -60,7 +60,7 @@ fn every_option_of_the_reference_is_in_the_help() {
 fn the_page_of_the_control_plane_has_its_options_and_no_others() {
     let help = printed(&mut moneta(&["control", "--help"]));
     let flags = help.lines().filter_map(|line| line.trim_start().trim_start_matches("-v, ").strip_prefix("--"));
-    let named = flags.map(|flag| flag.split([' ', '=']).next().unwrap().replace('-', "_"));
+    let named = flags.map(|flag| flag.split([' ', '=', '[', '.']).next().unwrap().replace('-', "_"));
     let options: BTreeSet<String> = named.filter(|name| name != "config").collect();
     let page = committed("docs/control.md");
     let section = page.split("\n## Options\n").nth(1).expect("it has the section");

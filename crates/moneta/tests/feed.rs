@@ -304,11 +304,11 @@ fn a_cursor_file_is_of_one_target() {
 fn each_feed_tells_the_horizon() {
     let (node, admin) = node("1", &["--tombstone-ttl", "100"]);
     let answer = node.exchange("stats\r\nchanges since 0\r\nquit\r\n");
-    let last_of = |what: &str| {
+    let last_of = |what: &str, place: usize| {
         let line = answer.lines().rev().find(|line| line.starts_with(what)).unwrap_or_else(|| panic!("{answer}"));
-        line.rsplit(' ').next().and_then(|word| word.parse::<u64>().ok()).expect("a number")
+        line.split(' ').nth(place).and_then(|word| word.parse::<u64>().ok()).expect("a number")
     };
-    let (seconds, told) = (last_of("STAT horizon "), last_of("AT "));
+    let (seconds, told) = (last_of("STAT horizon ", 2), last_of("AT ", 3));
     assert_eq!(told.div_ceil(1000), seconds);
     assert!(seconds > 1_700_000_000, "{seconds}");
     let page = common::connect(&*admin);

@@ -319,6 +319,10 @@ fn a_job_changes_the_topology_with_its_begin_and_its_end_or_not_at_all() {
     assert_eq!(say(&control, "w", &given, &json!({ "end": "done" })).0, 200);
     let failed = show(&control, "k");
     assert!(failed["state"] == "failed" && text(&failed["why"]).contains("no replica `b`"), "{failed}");
+    // It may be resumed, so no other one begins with the same change until it is cancelled.
+    let refused = control.ask("PUT", "/v1/default/jobs/l", &job);
+    assert!(refused.0 == 409 && refused.1["error"].as_str().unwrap().contains("the job k"), "{refused:?}");
+    assert_eq!(order(&control, "k", "cancel").1["state"], "cancelled");
     // And one whose begin cannot be had does not begin.
     assert_eq!(control.ask("PUT", "/v1/default/jobs/l", &job).0, 404);
     assert_eq!(control.ask("GET", "/v1/default/jobs/l", &NONE).0, 404);
