@@ -76,6 +76,10 @@ impl Fleet {
     /// They follow the members at `urls`, of which this is one.
     pub fn start(control: &Control, urls: &str) -> Self {
         fleet(control, &ZONES);
+        for url in urls.split(',') {
+            let member = url.trim_start_matches("http://").parse().expect("an address");
+            until("each member knows the app", || page(member, TOPOLOGY).is_some_and(|page| page["epoch"].is_u64()));
+        }
         let nodes = ZONES.map(|zone| node(urls, zone, |_| {}));
         let (proxy, admin) = proxy(urls, |_| {});
         let fleet = Self { nodes, proxy, admin };
