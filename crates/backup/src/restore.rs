@@ -178,7 +178,8 @@ pub(crate) fn restore_points(
     Ok(restored)
 }
 
-/// An item as one that was written just after the flush, under a version that tells relays so: they carry it if they carry flushes. Of then it is current, and not of now: a client may have deleted the key
+/// An item as one that was written just after the flush, under a version that tells relays so: they carry it if they carry
+/// flushes. Of then it is current, and not of now: a client may have deleted the key
 /// since, and a node may have started anew and forgotten that.
 fn above(set: Set, flush: Version) -> Set {
     let version = flush.rolled_back();

@@ -26,7 +26,8 @@ pub enum Moment {
     Before(u64),
 }
 
-/// Counts what a source tells. A flush takes all of a node, so one is not passed on where only some keys are wanted. Of a feed, an item with too little left to live becomes a delete, and so does one that is too large:
+/// Counts what a source tells. A flush takes all of a node, so one is not passed on where only some keys are wanted. Of a feed,
+/// an item with too little left to live becomes a delete, and so does one that is too large:
 /// what the key held before is gone, too.
 pub struct Metered<S> {
     source: S,
