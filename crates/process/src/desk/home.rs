@@ -20,7 +20,8 @@ use crate::commit::with_commit;
 const POLICY: &str = "default-src 'none'; script-src 'self'; connect-src 'self'; style-src 'unsafe-inline'; \
 frame-ancestors 'none'; base-uri 'none'";
 
-const STYLE: &str = ":root{color-scheme:light dark}body{font:15px/1.5 system-ui,sans-serif;max-width:56em;margin:2em auto;\
+const STYLE: &str = ":root{color-scheme:light dark;background:Canvas;color:CanvasText}\
+body{font:15px/1.5 system-ui,sans-serif;max-width:56em;margin:2em auto;\
 padding:0 1em}td,th{padding:.1em 1em .1em 0;text-align:left;vertical-align:top}h1{margin:0}h2{font-size:1.1em;margin:1.5em 0 .3em}\
 .pages{display:flex;flex-wrap:wrap;gap:0 1em;list-style:none;padding:0}\
 #now{display:grid;grid-template-columns:repeat(auto-fill,minmax(10em,1fr));gap:.6em;margin:1em 0}\
@@ -68,7 +69,7 @@ fn html(life: &Life, readiness: &Readiness, paths: &[&str], tasks: &[Listed]) ->
     let (phase, up) = (Escaped(phase), duration(life.begun.elapsed()));
     let mut html = format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n<title>{program} {role}</title>\n\
-         <style>{STYLE}</style>\n<h1>{program} {role}</h1>\n<p>version {version}, up {up}<br>{phase}: {state}</p>\n"
+         <style>{STYLE}</style>\n<main>\n<h1>{program} {role}</h1>\n<p>version {version}, up {up}<br>{phase}: {state}</p>\n"
     );
     if paths.contains(&VITALS) && paths.contains(&SCRIPT) {
         let _ = writeln!(html, "<div id=\"now\"></div>\n<script src=\"{SCRIPT}\"></script>");
@@ -92,7 +93,7 @@ fn html(life: &Life, readiness: &Readiness, paths: &[&str], tasks: &[Listed]) ->
         let (name, why) = (Escaped(name), Escaped(last_failure.as_deref().unwrap_or("")));
         let _ = writeln!(html, "<tr><td>{name}<td>{running}<td>{started}<td>{failures}<td>{why}</tr>");
     }
-    html.push_str("</table>\n</html>\n");
+    html.push_str("</table>\n</main>\n</html>\n");
     html
 }
 
