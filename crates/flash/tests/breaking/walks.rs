@@ -113,6 +113,8 @@ fn a_walk_of_what_is_new_reads_no_region_that_is_full_of_what_is_old() {
     store(&flash, &old[..50], 1000);
     // So that what is new is in regions that are full, too.
     store(&flash, &vec![b"filler".to_vec(); 600], 1000);
+    // What is full is closed by a sync alone, and only such a region is passed over.
+    wait(flash.sync()).expect("a sync");
     let read = |cursor| {
         let before = numbers(&flash).device_read_bytes;
         let walk = Steps { cursor, ..Steps::default() }.finish(&flash);
@@ -122,7 +124,7 @@ fn a_walk_of_what_is_new_reads_no_region_that_is_full_of_what_is_old() {
     assert_eq!((of_all.missing(&old), of_all.missing(&new)), (0, 0));
     assert_eq!((of_some.missing(&old[..50]), of_some.missing(&new)), (0, 0), "what is new is left out");
     println!("{some} bytes in place of {all}");
-    assert!(all > 4 << 20 && some > 0 && some < all / 3, "{some} bytes in place of {all}");
+    assert!(all > 4 << 20 && some > 0 && some < all / 4, "{some} bytes in place of {all}");
 }
 
 #[test]
