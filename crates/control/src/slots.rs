@@ -70,8 +70,8 @@ pub(crate) fn claim(environment: &Environment, app: &Arc<str>, id: &str, record:
     }
 }
 
-/// Gives each slot that nobody holds to the instance that wants it and is here; of several to the one that is so for longest. So a
-/// topology that is made anew names its nodes at once, and no proxy is told of slots without any until each has registered again.
+/// Assigns each vacant slot to a live instance that claims it; of several, to the one whose status is oldest. A topology that is made
+/// anew thus names its nodes at once, and proxies do not wait until each node has registered again.
 ///
 /// # Errors
 /// None that can come to pass: the slots are those of the document.

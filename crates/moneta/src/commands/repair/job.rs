@@ -1,6 +1,6 @@
 //! A repair as a job of the control plane: begun by `moneta repair --app`, done by `moneta worker`.
 //!
-//! It is one task. Its checkpoint is how far it is, and what was found so far: whoever takes it over goes on there.
+//! The job has one task. Its checkpoint holds the progress and the findings: the worker that takes it over continues from there.
 
 use std::io::{self, Write, stdout};
 use std::process::ExitCode;
