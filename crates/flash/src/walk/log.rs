@@ -198,9 +198,10 @@ impl LogReader {
 /// Whether a region takes no more records, and all that it has were made before this moment. A record that is newer elsewhere has a
 /// newer version, so what is to be shown lies in no such region.
 fn is_before(region: &Region, since: u64) -> bool {
+    let is_full = matches!(region.state(), RegionStage::Sealed | RegionStage::Written | RegionStage::Closed);
     let greatest = region.greatest_version();
     // Regions of an old format do not say theirs.
-    region.state() == RegionStage::Closed && greatest > Version::ZERO && greatest.millis() < since
+    is_full && greatest > Version::ZERO && greatest.millis() < since
 }
 
 impl Visit {
