@@ -36,7 +36,7 @@ pub struct RemoteNodes {
     timeout: RequestTimeout,
     outward: Outward,
     clock: Arc<Clock>,
-    /// Connections to the nodes' boards. `None`: boards are not used.
+    /// Connections to the nodes' boards, which tell the time, too. `None`: boards are not used.
     boards: Option<Mutex<HashMap<Address, Dialogue>>>,
 }
 
@@ -51,10 +51,21 @@ impl RemoteNodes {
         Self { boards: None, ..self }
     }
 
-    /// A conversation with a node, each step of which takes at most `patience`.
+    /// A conversation with a node, each step of which takes at most `patience`; the one that is kept for its board, if that is not
+    /// in use.
     fn dialogue(&self, node: &Node, patience: Duration) -> Option<Dialogue> {
-        let endpoint = self.outward.to(node.address.clone()).patient(patience);
-        Dialogue::open(&endpoint, None, VALUE_MAX).ok()
+        let kept = self.boards.as_ref().and_then(|boards| boards.lock().remove(&node.address));
+        kept.or_else(|| {
+            let endpoint = self.outward.to(node.address.clone()).patient(patience);
+            Dialogue::open(&endpoint, None, VALUE_MAX).ok()
+        })
+    }
+
+    /// Keeps a conversation that went well. One that failed is made anew with the next question.
+    fn keep(&self, node: &Node, dialogue: Dialogue) {
+        if let Some(boards) = &self.boards {
+            boards.lock().insert(node.address.clone(), dialogue);
+        }
     }
 }
 
@@ -81,17 +92,16 @@ impl Connect for RemoteNodes {
     }
 
     fn time(&self, node: &Node) -> Option<u64> {
-        self.dialogue(node, TIME_PATIENCE)?.server_time().ok()?
+        // Over a connection that is open where there is one: a clock that has gone wrong takes good certificates for bad ones.
+        let mut dialogue = self.dialogue(node, TIME_PATIENCE)?;
+        let time = dialogue.server_time().ok()?;
+        self.keep(node, dialogue);
+        time
     }
 
     fn exchange(&self, node: &Node, cursor: u64, post: Option<(u64, &[u8])>) -> Option<Heard> {
-        let boards = self.boards.as_ref()?;
-        // One that failed is made anew with the next exchange.
-        let known = boards.lock().remove(&node.address);
-        let mut dialogue = match known {
-            Some(dialogue) => dialogue,
-            None => self.dialogue(node, BOARD_PATIENCE)?,
-        };
+        self.boards.as_ref()?;
+        let mut dialogue = self.dialogue(node, BOARD_PATIENCE)?;
         // A server that has no board would take a post for something else, so this is asked first.
         let news = dialogue.read_board(cursor).ok()?;
         let heard = match (news, post) {
@@ -99,7 +109,7 @@ impl Connect for RemoteNodes {
             (Some(news), None) => Some((news, false)),
             (Some(news), Some((author, text))) => Some((news, dialogue.post(author, text).ok()?)),
         };
-        boards.lock().insert(node.address.clone(), dialogue);
+        self.keep(node, dialogue);
         let (News { cursor, since, posts }, is_posted) = heard?;
         Some(Heard { cursor, since, posts, is_posted })
     }

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use moneta_background::Run;
 use moneta_store::Clock;
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 
 use crate::apart::APART;
 use crate::layout::Layout;
@@ -22,6 +22,8 @@ use crate::node::Node;
 const ASK_EVERY: Duration = Duration::from_secs(10);
 /// The same while a node tells of versions from the future: its clock may be wrong, or this one.
 const ASK_IN_DOUBT: Duration = Duration::from_secs(1);
+/// How long it is waited for the first answers before a process goes by its own clock.
+const FIRST_ANSWERS: Duration = Duration::from_secs(1);
 /// How often it is looked whether the stores are closed.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// What is that far ahead, in milliseconds, was refused by nodes with that default.
@@ -55,6 +57,9 @@ pub(crate) struct TimeKeeper {
     has_thread: AtomicBool,
     /// One asks at a time.
     asking: Mutex<()>,
+    /// Nodes have been asked once.
+    was_asked: Mutex<bool>,
+    first_answers: Condvar,
 }
 
 impl TimeKeeper {
@@ -71,6 +76,8 @@ impl TimeKeeper {
             clusters: Mutex::default(),
             has_thread: AtomicBool::new(false),
             asking: Mutex::new(()),
+            was_asked: Mutex::new(false),
+            first_answers: Condvar::new(),
         });
         keepers.push(Arc::downgrade(&keeper));
         keeper
@@ -124,13 +131,15 @@ impl TimeKeeper {
         Some(told.wrapping_sub(asked).cast_signed())
     }
 
-    /// Starts the thread that asks, if there is none. It ends when the stores are closed or dropped.
+    /// Starts the thread that asks, if there is none, and waits for the first answers: what is written before goes by a clock that
+    /// may be wrong. The thread ends when the stores are closed or dropped.
     pub(crate) fn start(self: &Arc<Self>) -> io::Result<()> {
-        if self.has_thread.swap(true, Ordering::AcqRel) {
-            return Ok(());
+        if !self.has_thread.swap(true, Ordering::AcqRel) {
+            let keeper = Arc::clone(self);
+            moneta_background::start("cluster-time", move |task| keeper.run(task))?;
         }
-        let keeper = Arc::clone(self);
-        moneta_background::start("cluster-time", move |task| keeper.run(task))?;
+        let mut was_asked = self.was_asked.lock();
+        self.first_answers.wait_while_for(&mut was_asked, |was_asked| !*was_asked, FIRST_ANSWERS);
         Ok(())
     }
 
@@ -153,6 +162,8 @@ impl TimeKeeper {
             if waited >= ASK_EVERY || is_doubted {
                 waited = Duration::ZERO;
                 self.ask();
+                *self.was_asked.lock() = true;
+                self.first_answers.notify_all();
             }
             task.sleep(LOOK_EVERY);
             waited += LOOK_EVERY;
