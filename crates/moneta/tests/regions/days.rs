@@ -13,7 +13,7 @@ use crate::world::{Region, RelayProcess, World, ask};
 /// Nodes that have what they had after a kill, and learn the rest from the other copy.
 const SSD: &[&str] = &["--flash", "{ssd}:160m", "--catch-up", "{topology}"];
 /// More keys than the ring of a node in RAM remembers: 1 % of 64 MiB.
-const OUTRUNS: usize = 60_000;
+pub const OUTRUNS: usize = 60_000;
 
 fn reads(region: &Region, key: &str, value: &str) {
     until(&format!("{key} is {value} in region {}", region.id), || {
@@ -22,7 +22,7 @@ fn reads(region: &Region, key: &str, value: &str) {
 }
 
 /// Sets many keys at a proxy.
-fn fill(address: SocketAddr, count: usize) {
+pub fn fill(address: SocketAddr, count: usize) {
     let mut stream = connect(address);
     for first in (0..count).step_by(1000) {
         let text: String = (first..first + 1000).map(|key| format!("set fill{key} 0 0 1\r\nx\r\n")).collect();
