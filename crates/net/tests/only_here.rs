@@ -65,7 +65,7 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
 
 #[test]
 fn no_other_crate_connects_receives_or_sends() {
-    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("it lies among the others");
+    let crates = Path::new("..");
     let (mut files, mut found) = (Vec::new(), Vec::new());
     for entry in fs::read_dir(crates).expect("it is there").flatten() {
         let name = entry.file_name();

@@ -3,7 +3,7 @@
 #![cfg(feature = "parquet")]
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::Path;
 
 use moneta_rows::Mapping;
 use moneta_rows::files::{Format, RowFile};
@@ -25,7 +25,8 @@ fn mapping(key: &str, value: &str) -> Mapping {
 const READING: Reading = Reading { delimiter: None, names: None, row_max: 1 << 20 };
 
 fn fixture(name: &str) -> RowFile {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name);
+    // A test runs in the folder of its package.
+    let path = Path::new("tests/fixtures").join(name);
     RowFile::at(path, None).expect("it is there")
 }
 

@@ -64,7 +64,7 @@ impl Server {
         command.args(["--silent", "--skipApiVersionCheck", "--blobHost", "127.0.0.1", "--blobPort", &port.to_string()]);
         command.arg("--location").arg(folder.path());
         let server = Self { folder, ..Self::run(&mut command, "http", port) };
-        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/stores/azurite/container.py");
+        let script = "../../tests/stores/azurite/container.py";
         let made = Command::new("python3").args([script, &port.to_string(), BUCKET]).status().expect("it runs");
         assert!(made.success(), "the container is not made");
         server
