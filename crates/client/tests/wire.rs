@@ -499,3 +499,20 @@ fn look_at(bytes: &[u8]) {
     }
     let _ = dump::line(bytes);
 }
+
+#[test]
+fn a_long_statistic_is_told_whole() {
+    // A node's histogram of what gets took.
+    let long = (0..200).map(|bound| format!("{bound}:1234567")).collect::<Vec<_>>().join(",");
+    for protocol in PROTOCOLS {
+        let reply = match protocol {
+            Protocol::Binary => [packet(0, b"", b"a", long.as_bytes(), 7), packet(0, b"", b"", b"", 7)].concat(),
+            _ => format!("STAT a {long}\r\nEND\r\n").into_bytes(),
+        };
+        let decoded = decode(&reply, protocol, &expect(Verb::Statistics, protocol), VALUE_MAX);
+        let Ok(Decoded::Answer { answer: Answer::Statistics(list), .. }) = decoded else {
+            panic!("{protocol:?}: {decoded:?}")
+        };
+        assert_eq!(list, [("a".to_owned(), long.clone())], "{protocol:?}");
+    }
+}

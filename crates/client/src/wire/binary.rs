@@ -9,7 +9,7 @@ use super::limits::{LIST_MAX, VALUE_LIMIT};
 use super::number::packet_exptime;
 use super::request::Kind;
 use super::request::{Expect, Request, Verb};
-use super::tokens::{readable, server_error};
+use super::tokens::{readable, server_error, statistic};
 
 const NEEDS_META: Unsupported = Unsupported("the server does not know the meta protocol, which this request needs");
 const NO_ZERO_CAS: Unsupported = Unsupported("the CAS value 0 cannot be compared with over the binary protocol");
@@ -269,7 +269,7 @@ fn statistics<'a>(input: &'a [u8], expect: &Expect) -> Result<Decoded<'a>, Broke
         && !reply.key.is_empty()
     {
         at += reply.consumed;
-        list.push((readable(reply.key), readable(reply.value)));
+        list.push((readable(reply.key), statistic(reply.value)));
     }
     Ok(Decoded::Answer { answer: Answer::Statistics(list), consumed })
 }

@@ -208,7 +208,7 @@ pub(super) fn statistics(input: &[u8]) -> Result<Decoded<'_>, Broken> {
         let mut rest = line.strip_prefix(b"STAT ").ok_or(MALFORMED)?;
         let name = next(&mut rest).ok_or(MALFORMED)?;
         let value = rest.strip_prefix(b" ").unwrap_or(rest);
-        list.push((tokens::readable(name), tokens::readable(value)));
+        list.push((tokens::readable(name), tokens::statistic(value)));
     }
 }
 

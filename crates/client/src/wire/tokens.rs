@@ -162,10 +162,14 @@ pub fn server_error(words: &[u8]) -> Answer<'static> {
     }
 }
 
-/// Words of a server as a client may see them.
+/// The first words of a server as a client may see them.
 pub fn readable(words: &[u8]) -> String {
-    let shown = &words[..words.len().min(200)];
-    String::from_utf8_lossy(shown).chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+    statistic(&words[..words.len().min(200)])
+}
+
+/// A statistic, all of it: one that is cut reads as another number.
+pub fn statistic(words: &[u8]) -> String {
+    String::from_utf8_lossy(words).chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
 #[cfg(test)]
