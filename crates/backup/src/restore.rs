@@ -8,6 +8,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use moneta_bulk::law::Room;
 use moneta_bulk::target::TargetSink;
 use moneta_bulk::{
     BulkError, Counters, Counts, Place, RateConfig, Server, Throttle, WalkSource, Watch, Which, Written,
@@ -67,6 +68,8 @@ pub struct Restored {
     pub expired: u64,
     /// What became of items.
     pub written: Written,
+    /// What it left to clients, if it had a limit on what they wait.
+    pub p99: Option<Room>,
 }
 
 /// The restore points of all slots at or before a moment.
@@ -129,11 +132,43 @@ pub(crate) fn restore_points(
     let expected = points.iter().fold(0, |sum: u64, point| sum.saturating_add(point.base.counts.sets));
     watch.phase(if config.rolls_back { "rolling back" } else { "filling" }, Some(expected));
     let throttle = config.rate.throttle();
-    let _governor = config.rate.govern(nodes, vec![throttle.clone()])?;
+    let throttles = [throttle.clone()];
     let mut writer = Writer { targets: &mut targets, batch: Vec::new(), bytes: 0, throttle, watch };
+    let run = || write(&mut states, flush, &mut writer, &mut restored);
+    let (ended, p99) = config.rate.governed(nodes, &throttles, watch, run)?;
+    let mut is_stopped = !ended?;
+    restored.p99 = p99;
+    durable.note(());
+    match durable.finish(|| watch.should_stop()) {
+        Some(Word::Durable(_)) => {}
+        Some(Word::Lost(node, _)) => {
+            return Err(BackupError::Refused(format!(
+                "{node} was started anew in the middle of this, and may lack what it was given last: restore again"
+            )));
+        }
+        None if watch.should_stop() => is_stopped = true,
+        None => return Err(BulkError::NotDurable.into()),
+    }
+    targets.iter().flat_map(|target| &target.servers).try_for_each(Server::check_life)?;
+    restored.done = !is_stopped;
+    let all = written(&targets);
+    // Of items, and not of what took the others away.
+    let (taken, superseded) = (all.taken - cleared.taken, all.superseded - cleared.superseded);
+    restored.written = Written { taken, superseded, ..all };
+    Ok(restored)
+}
+
+/// Writes what slots held; above a flush, if there was one. False: it was stopped.
+fn write(
+    states: &mut [State],
+    flush: Option<Version>,
+    writer: &mut Writer<'_>,
+    restored: &mut Restored,
+) -> Result<bool, BackupError> {
+    let watch = writer.watch;
     let mut told = Instant::now();
     let mut is_stopped = false;
-    for state in &mut states {
+    for state in states {
         state.items(|set| {
             if is_stopped || watch.should_stop() {
                 is_stopped = true;
@@ -158,24 +193,7 @@ pub(crate) fn restore_points(
     }
     writer.settle()?;
     watch.progress(restored.read);
-    durable.note(());
-    match durable.finish(|| watch.should_stop()) {
-        Some(Word::Durable(_)) => {}
-        Some(Word::Lost(node, _)) => {
-            return Err(BackupError::Refused(format!(
-                "{node} was started anew in the middle of this, and may lack what it was given last: restore again"
-            )));
-        }
-        None if watch.should_stop() => is_stopped = true,
-        None => return Err(BulkError::NotDurable.into()),
-    }
-    targets.iter().flat_map(|target| &target.servers).try_for_each(Server::check_life)?;
-    restored.done = !is_stopped;
-    let all = written(&targets);
-    // Of items, and not of what took the others away.
-    let (taken, superseded) = (all.taken - cleared.taken, all.superseded - cleared.superseded);
-    restored.written = Written { taken, superseded, ..all };
-    Ok(restored)
+    Ok(!is_stopped)
 }
 
 /// An item as one that was written just after the flush, under a version that tells relays so: they carry it if they carry

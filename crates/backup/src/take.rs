@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use moneta_bulk::law::Room;
 use moneta_bulk::metered::{Metered, Moment};
 use moneta_bulk::{Counters, Counts, RateConfig, Server, Throttle, WalkSource, Watch, Which};
 use moneta_feed::{Begin, FeedPlace, NodeSource, Request, Wanted};
@@ -70,6 +71,8 @@ pub struct Taken {
     pub of_changes: Counts,
     /// The watermark of the newest restore point, Unix milliseconds.
     pub restore_point: u64,
+    /// What it left to clients, if it had a limit on what they wait.
+    pub p99: Option<Room>,
 }
 
 /// Backs up a node into its slot.
@@ -77,11 +80,22 @@ pub struct Taken {
 /// # Errors
 /// If the node does not answer, the archive does not take it, or changes are missing after a new base, too.
 pub fn take(config: &TakeConfig, slot: &mut Slot, watch: &dyn Watch, ends: &AtomicBool) -> Result<Taken, BackupError> {
+    let throttles = [config.rate.throttle(), config.rate.throttle()];
+    let run = || take_within(config, slot, watch, ends, &throttles);
+    let (ended, p99) = config.rate.governed([config.node.clone()], &throttles, watch, run)?;
+    Ok(Taken { p99, ..ended? })
+}
+
+fn take_within(
+    config: &TakeConfig,
+    slot: &mut Slot,
+    watch: &dyn Watch,
+    ends: &AtomicBool,
+    throttles: &[Throttle; 2],
+) -> Result<Taken, BackupError> {
     let mut taken = Taken { slot: slot.name.clone(), ..Taken::default() };
     // The newest restore point when changes were missing last.
     let mut had_gap = None;
-    let throttles = [config.rate.throttle(), config.rate.throttle()];
-    let _governor = config.rate.govern([config.node.clone()], throttles.to_vec())?;
     loop {
         let server = Server::look(&config.node)?;
         let name = server.name();
@@ -98,7 +112,7 @@ pub fn take(config: &TakeConfig, slot: &mut Slot, watch: &dyn Watch, ends: &Atom
             base: &counters.0,
             changes: &counters.1,
             wanted: &wanted,
-            throttles: &throttles,
+            throttles,
         };
         let ended = job.run(slot, &mut taken);
         let mut of_base = counters.0.counts();

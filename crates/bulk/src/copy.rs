@@ -11,6 +11,7 @@ use crate::beside::Beside;
 use crate::dump::feed_request;
 use crate::error::BulkError;
 use crate::governor::RateConfig;
+use crate::law::Room;
 use crate::metered::{Metered, Moment};
 use crate::nodes::Nodes;
 use crate::passage::{Ended, Gaps, Passage};
@@ -66,6 +67,8 @@ pub struct Copied {
     pub written: Written,
     /// How fast that was, by stage.
     pub stages: Phases,
+    /// What it left to clients, if it had a limit on what they wait.
+    pub p99: Option<Room>,
 }
 
 /// Copies what all sources hold, or with changes until it is stopped. Each source is read once, on a thread of its own.
@@ -94,7 +97,7 @@ pub fn copy(config: &CopyConfig, watch: &dyn Watch) -> Result<Copied, BulkError>
         throttle_of_changes: config.rate.throttle(),
     };
     let servers = config.from.nodes.iter().chain(&config.to.nodes).cloned();
-    let _governor = config.rate.govern(servers, vec![job.throttle.clone(), job.throttle_of_changes.clone()])?;
+    let throttles = [job.throttle.clone(), job.throttle_of_changes.clone()];
     let run = |source| {
         let ended = job.run(source);
         // A copy that lacks the part of one source is none.
@@ -103,17 +106,21 @@ pub fn copy(config: &CopyConfig, watch: &dyn Watch) -> Result<Copied, BulkError>
         }
         ended
     };
-    let ended: Vec<_> = thread::scope(|scope| {
-        let threads: Vec<_> = sources.iter().map(|source| scope.spawn(|| run(source))).collect();
-        let panicked = || BulkError::Archive("a thread that copied has panicked".to_owned());
-        threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| Err(panicked()))).collect()
-    });
+    let run_all = || -> Vec<_> {
+        thread::scope(|scope| {
+            let threads: Vec<_> = sources.iter().map(|source| scope.spawn(|| run(source))).collect();
+            let panicked = || BulkError::Archive("a thread that copied has panicked".to_owned());
+            threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| Err(panicked()))).collect()
+        })
+    };
+    let (ended, p99) = config.rate.governed(servers, &throttles, watch, run_all)?;
     let mut copied = Copied {
         done: true,
         base: job.base.counts(),
         changes: job.changes.counts(),
         written: Written::default(),
         stages: Phases { base: job.base.stages().rates(), changes: job.changes.stages().rates() },
+        p99,
     };
     for ended in ended {
         let (done, written) = ended?;

@@ -21,6 +21,7 @@ use serde::Serialize;
 use crate::beside::Beside;
 use crate::error::BulkError;
 use crate::governor::RateConfig;
+use crate::law::Room;
 use crate::metered::{Metered, Moment};
 use crate::moment::millis;
 use crate::passage::{Checkpoint, Ended, Gaps, Passage};
@@ -90,6 +91,8 @@ pub struct Dumped {
     pub changes: Counts,
     /// How fast that was, by stage.
     pub stages: Phases,
+    /// What it left to clients, if it had a limit on what they wait.
+    pub p99: Option<Room>,
 }
 
 /// Dumps a server until all is there, or with changes until it is stopped. Only one process may dump into an archive.
@@ -101,22 +104,9 @@ pub fn dump(config: &DumpConfig, archive: &Arc<dyn Archive>, watch: &dyn Watch) 
     let name = format!("{}{}", config.name.clone().unwrap_or_else(|| server.name()), config.which);
     // The changes beside a base have a bound to themselves, or they would wait for it, and the log would not.
     let throttles = [config.rate.throttle(), config.rate.throttle()];
-    let _governor = config.rate.govern([config.node.clone()], throttles.to_vec())?;
-    let job = Job { config, archive, watch, server: &server, name, throttles };
-    let base = job.chain(BASE)?;
-    if config.follow {
-        server.cursor()?;
-    }
-    let mut dumped = Dumped { by: "before", done: true, ..Dumped::default() };
-    match base.done().map(|done| done.to.clone()) {
-        Some(to) if config.follow => {
-            watch.phase("changes", None);
-            job.follow_alone(&to, &mut dumped)?;
-        }
-        Some(_) => watch.note("the base is there: nothing to do"),
-        None => job.base(base, &mut dumped)?,
-    }
-    Ok(dumped)
+    let job = Job { config, archive, watch, server: &server, name, throttles: throttles.clone() };
+    let (ended, p99) = config.rate.governed([config.node.clone()], &throttles, watch, || job.run())?;
+    Ok(Dumped { p99, ..ended? })
 }
 
 struct Job<'a> {
@@ -131,6 +121,23 @@ struct Job<'a> {
 }
 
 impl Job<'_> {
+    fn run(&self) -> Result<Dumped, BulkError> {
+        let base = self.chain(BASE)?;
+        if self.config.follow {
+            self.server.cursor()?;
+        }
+        let mut dumped = Dumped { by: "before", done: true, ..Dumped::default() };
+        match base.done().map(|done| done.to.clone()) {
+            Some(to) if self.config.follow => {
+                self.watch.phase("changes", None);
+                self.follow_alone(&to, &mut dumped)?;
+            }
+            Some(_) => self.watch.note("the base is there: nothing to do"),
+            None => self.base(base, &mut dumped)?,
+        }
+        Ok(dumped)
+    }
+
     /// A chain of this server, or none yet.
     fn chain(&self, name: &str) -> Result<Chain, BulkError> {
         let chain = Chain::open(Arc::clone(self.archive), name)?;

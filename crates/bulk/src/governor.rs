@@ -1,7 +1,7 @@
 //! Has a job make room for clients: asks its servers each second what online gets take, and sets how fast it goes.
 
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
-use std::thread::{Builder, JoinHandle};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread::{self, Builder};
 use std::time::Duration;
 
 use moneta_client::wire::blocking::Dialogue;
@@ -9,8 +9,9 @@ use moneta_client::wire::{Answer, Request, Verb};
 use moneta_net::Endpoint;
 
 use crate::error::BulkError;
-use crate::law::{Durations, Law};
+use crate::law::{Durations, Law, Room};
 use crate::throttle::Throttle;
+use crate::watch::Watch;
 
 /// The name, among a node's statistics, of how long its online gets have taken.
 const DURATIONS: &str = "online_get_durations";
@@ -38,48 +39,42 @@ impl RateConfig {
         Throttle::of(self.bytes, self.operations)
     }
 
-    /// Sets `throttles` by what these servers' clients have to wait, as long as the result lives; nothing, if there is no limit.
+    /// Runs a job, and meanwhile sets its `throttles` by what these servers' clients have to wait. Tells what it had to leave to them:
+    /// `None`, if there is no limit.
     ///
     /// # Errors
     /// If the system has no thread.
-    pub fn govern(
+    pub fn governed<T>(
         self,
         servers: impl IntoIterator<Item = Endpoint>,
-        throttles: Vec<Throttle>,
-    ) -> Result<Option<Governor>, BulkError> {
-        let Some(limit) = self.p99_limit.filter(|_| self.bytes > 0 || self.operations > 0) else { return Ok(None) };
+        throttles: &[Throttle],
+        watch: &dyn Watch,
+        run: impl FnOnce() -> T,
+    ) -> Result<(T, Option<Room>), BulkError> {
+        let Some(limit) = self.p99_limit.filter(|_| self.bytes > 0 || self.operations > 0) else {
+            return Ok((run(), None));
+        };
         let mut servers: Vec<Asked> = servers.into_iter().map(|server| Asked { server, dialogue: None }).collect();
         let (stop, stopped) = channel::<()>();
-        let run = move || {
+        let govern = move || {
             let mut law = Law::new(servers.len(), limit);
             loop {
                 let share = law.second(servers.iter_mut().map(Asked::ask).collect());
                 let part = |cap: u64| if cap == 0 { 0 } else { ((cap as f64 * share) as u64).max(1) };
                 throttles.iter().for_each(|throttle| throttle.set(part(self.bytes), part(self.operations)));
+                watch.room(&law.room());
                 if stopped.recv_timeout(SECOND) != Err(RecvTimeoutError::Timeout) {
-                    return;
+                    return law.room();
                 }
             }
         };
-        let thread = Builder::new().name("bulk-governor".into()).spawn(run)?;
-        Ok(Some(Governor { stop: Some(stop), thread: Some(thread) }))
-    }
-}
-
-/// Watches servers; dropped, it ends.
-#[derive(Debug)]
-pub struct Governor {
-    stop: Option<Sender<()>>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Drop for Governor {
-    fn drop(&mut self) {
-        self.stop = None;
-        if let Some(thread) = self.thread.take() {
+        thread::scope(|scope| {
+            let governor = Builder::new().name("bulk-governor".into()).spawn_scoped(scope, govern)?;
+            let ended = run();
+            drop(stop);
             // It has panicked, or not: the job has ended.
-            let _ = thread.join();
-        }
+            Ok((ended, governor.join().ok()))
+        })
     }
 }
 

@@ -12,6 +12,8 @@
 
 use std::collections::VecDeque;
 
+use serde::Serialize;
+
 /// Samples that make a percentile.
 pub const SAMPLES: u64 = 100;
 /// Seconds that a window has at most.
@@ -60,13 +62,32 @@ pub struct Law {
     limit: f64,
     /// The share of the cap that is allowed, 0 to 1.
     share: f64,
+    cuts: u32,
+    lowest: Option<f64>,
     servers: Vec<Seen>,
+}
+
+/// What a job may have of its bound, and had to leave to clients.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Room {
+    /// The share of the bound that it may go at now, or could at its end, 0 to 1.
+    pub share: f64,
+    /// How often the rate was cut.
+    pub cuts: u32,
+    /// The lowest share that a cut has left; `None`: there was no cut.
+    pub lowest: Option<f64>,
 }
 
 impl Law {
     /// For so many servers, whose p99 may be up to `limit` times what it is in quiet.
     pub fn new(servers: usize, limit: f64) -> Self {
-        Self { limit, share: FLOOR, servers: std::iter::repeat_with(Seen::default).take(servers).collect() }
+        Self {
+            limit,
+            share: FLOOR,
+            cuts: 0,
+            lowest: None,
+            servers: std::iter::repeat_with(Seen::default).take(servers).collect(),
+        }
     }
 
     /// The share of the cap that is allowed for the next second, now that each server has counted this; `None`: it did not answer, and
@@ -76,6 +97,8 @@ impl Law {
             self.servers.iter_mut().zip(counted).map(|(seen, counted)| seen.second(counted, self.limit)).collect();
         if words.contains(&Word::Fall) {
             self.share = (self.share * FALL).max(FLOOR);
+            self.cuts = self.cuts.saturating_add(1);
+            self.lowest = Some(self.lowest.map_or(self.share, |lowest| lowest.min(self.share)));
             self.servers.iter_mut().for_each(Seen::forget);
         } else if words.contains(&Word::Listen) {
             return FLOOR;
@@ -83,6 +106,12 @@ impl Law {
             self.share = (self.share + RISE).min(1.0);
         }
         self.share
+    }
+
+    /// What it allows by now, in thousandths.
+    pub fn room(&self) -> Room {
+        let rounded = |share: f64| (share * 1000.0).round() / 1000.0;
+        Room { share: rounded(self.share), cuts: self.cuts, lowest: self.lowest.map(rounded) }
     }
 
     /// The p99 of each server in quiet, in nanoseconds; `None`: it was never busy.
@@ -198,6 +227,7 @@ mod tests {
         // Less than a hundredth part, or not half as much again: as in quiet.
         let fine = seconds(&mut law, &mut counted, 2, &[(100, 500), (150, 40), (9000, 3)]);
         assert!((fine[1] - 0.59).abs() < 1e-9, "{fine:?}");
+        assert_eq!(law.room(), Room { share: 0.59, cuts: 2, lowest: Some(0.49) });
     }
 
     #[test]

@@ -38,18 +38,20 @@ pub fn populate(
     let servers = config.place.nodes.iter().map(Server::look).collect::<Result<Vec<_>, _>>()?;
     let archive = &Timed::archive(archive);
     let throttle = config.rate.throttle();
-    let _governor = config.rate.govern(config.place.nodes.iter().cloned(), vec![throttle.clone()])?;
+    let throttles = [throttle.clone()];
     let job = Job { config, archive, watch, servers: &servers, throttle };
     let failed = |source| SegmentError::Archive { name: BASE.to_owned(), source };
     let files = match archive.list(BASE).map_err(failed)?.is_empty() {
         true => cachemover::files(&**archive).map_err(failed)?,
         false => Vec::new(),
     };
-    match &config.share {
+    let nodes = config.place.nodes.iter().cloned();
+    let (ended, p99) = config.rate.governed(nodes, &throttles, watch, || match &config.share {
         _ if !files.is_empty() => of_cachemover(&job, files),
         Some(share) => share::populate(&job, share),
         None => alone(&job),
-    }
+    })?;
+    Ok(Populated { p99, ..ended? })
 }
 
 /// The files of a Cachemover.

@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use crate::error::BulkError;
 use crate::governor::RateConfig;
+use crate::law::Room;
 use crate::metered::{Metered, Moment};
 use crate::nodes::Nodes;
 use crate::passage::{Ended, Gaps, Passage};
@@ -67,6 +68,8 @@ pub struct Populated {
     pub segments: u64,
     /// How fast that was, by stage.
     pub stages: Phases,
+    /// What it left to clients, if it had a limit on what they wait.
+    pub p99: Option<Room>,
 }
 
 impl PopulateConfig {

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use serde::Serialize;
 
+use crate::law::Room;
 use crate::stages::{Meter, Stages};
 
 /// Watches a job.
@@ -20,6 +21,9 @@ pub trait Watch: Sync {
 
     /// Where the time went since the phase began. Called after [`Watch::progress`].
     fn stages(&self, _stages: &Stages) {}
+
+    /// What it may have of its bound, of a job with a limit on what clients have to wait. Called each second.
+    fn room(&self, _room: &Room) {}
 
     /// All changes of its source until then are done, of a job that follows them: Unix milliseconds by the source's clock. Of several
     /// sources each tells this for itself.

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use moneta_bulk::law::Room;
 use moneta_bulk::stages::{For, Lap, Meter, Rates, waiting};
 use moneta_bulk::{BulkError, Counts, Place, RateConfig, Stages, Throttle, Watch};
 use moneta_feed::{Durable, Word};
@@ -79,6 +80,8 @@ pub struct Loaded {
     pub seconds: f64,
     /// How fast it was, by stage.
     pub stages: Rates,
+    /// What it left to clients, if it had a limit on what they wait.
+    pub p99: Option<Room>,
 }
 
 /// Loads files, to their end or until it is stopped.
@@ -133,7 +136,7 @@ pub fn load(config: &LoadConfig, watch: &dyn Watch) -> Result<Loaded, LoadError>
     }
     let throttle = config.rate.throttle();
     let nodes = config.places.iter().flat_map(|place| place.nodes.iter().cloned());
-    let _governor = config.rate.govern(nodes, vec![throttle.clone()])?;
+    let throttles = [throttle.clone()];
     let bad = BadRows::open(config.bad.as_deref(), before.map_or(0, |chunk| chunk.bad_bytes))?;
     let totals = before.map(|chunk| chunk.totals).unwrap_or_default();
     let mut job = Job {
@@ -157,11 +160,12 @@ pub fn load(config: &LoadConfig, watch: &dyn Watch) -> Result<Loaded, LoadError>
         given: (0, 0),
     };
     watch.phase("rows", None);
-    let done = match last {
-        _ if is_again => job.again(&recorded)?,
-        Some(last) if anew.is_some() => job.complete(&recorded, last)?,
-        _ => job.run(before)?,
-    };
+    let (done, p99) = config.rate.governed(nodes, &throttles, watch, || match last {
+        _ if is_again => job.again(&recorded),
+        Some(last) if anew.is_some() => job.complete(&recorded, last),
+        _ => job.run(before),
+    })?;
+    let done = done?;
     let stages = job.tell();
     job.sink.check_lives().map_err(|error| match error {
         LoadError::Server(error @ BulkError::BegunAnew { .. }) => {
@@ -182,6 +186,7 @@ pub fn load(config: &LoadConfig, watch: &dyn Watch) -> Result<Loaded, LoadError>
         rows_of_run: totals.rows - job.before,
         seconds: begun.elapsed().as_secs_f64(),
         stages: stages.rates(),
+        p99,
     })
 }
 

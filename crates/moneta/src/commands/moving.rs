@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, anyhow};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressState, ProgressStyle};
+use moneta_bulk::law::Room;
 use moneta_bulk::stages::Rates;
 use moneta_bulk::{Counts, Place, RateConfig, Stages, Watch, Which, Written};
 use moneta_cluster::{Replica, Ring, Topology};
@@ -157,6 +158,11 @@ pub(super) fn written_words(written: &Written) -> String {
     words
 }
 
+/// What a job may have of its bound, in words.
+fn room_words(room: &Room) -> String {
+    format!("{:.1} % of its bound, cut {} times for clients", room.share * 100.0, room.cuts)
+}
+
 /// Shows a job on standard error: by a bar on a terminal, else by a line now and then. Passes signals on.
 pub(super) struct Screen {
     command: &'static str,
@@ -174,11 +180,13 @@ struct Shown {
     /// As far as it is known.
     now: Stages,
     rates: Option<Rates>,
+    /// Of a job with a limit on what clients wait.
+    room: Option<Room>,
 }
 
 impl Shown {
     fn new() -> Self {
-        Self { told: Instant::now(), before: Stages::default(), now: Stages::default(), rates: None }
+        Self { told: Instant::now(), before: Stages::default(), now: Stages::default(), rates: None, room: None }
     }
 }
 
@@ -220,7 +228,9 @@ impl Watch for Screen {
         };
         let style = ProgressStyle::with_template(template).expect("the template is valid");
         self.bar.set_style(style.with_key("rate", rate));
-        *self.shown.lock() = Shown::new();
+        let mut shown = self.shown.lock();
+        *shown = Shown { room: shown.room, ..Shown::new() };
+        drop(shown);
         self.bar.set_prefix(what.to_owned());
         self.bar.reset();
         match expected {
@@ -244,17 +254,23 @@ impl Watch for Screen {
                 shown.before = shown.now;
             }
             let rates = shown.rates.map(|rates| format!("\n  {rates}")).unwrap_or_default();
-            self.bar.set_message(format!("{} MB{rates}", counts.bytes / 1_000_000));
-            is_due.then_some(shown.rates)
+            let room = shown.room.map(|room| format!("\n  {}", room_words(&room))).unwrap_or_default();
+            self.bar.set_message(format!("{} MB{rates}{room}", counts.bytes / 1_000_000));
+            is_due.then_some((shown.rates, shown.room))
         };
-        if let (Some(rates), false) = (is_due, self.is_terminal) {
+        if let (Some((rates, room)), false) = (is_due, self.is_terminal) {
             let rates = rates.map(|rates| format!("; {rates}")).unwrap_or_default();
-            self.note(&format!("{}{rates}", read_words(&counts)));
+            let room = room.map(|room| format!("; {}", room_words(&room))).unwrap_or_default();
+            self.note(&format!("{}{rates}{room}", read_words(&counts)));
         }
     }
 
     fn stages(&self, stages: &Stages) {
         self.shown.lock().now = *stages;
+    }
+
+    fn room(&self, room: &Room) {
+        self.shown.lock().room = Some(*room);
     }
 
     fn should_stop(&self) -> bool {

@@ -11,6 +11,7 @@ mod forgotten;
 mod hostile;
 mod killed;
 mod rates;
+mod room;
 mod sharing;
 
 use std::io::{Read, Write};
