@@ -198,7 +198,35 @@ RECORDS = {
     "change-cipher": b"\1\1\1\x14\3\3\0\1\1\x17\3\3\0\x11" + b"\0" * 17,
 }
 
+
+
+def lengthed(json):
+    return struct.pack("<I", len(json)) + json + b"\0" * 8
+
+
+def change(kind, key=b"", value=b"", marks=0):
+    return struct.pack("<BBIIQHIQ", kind, marks, 0, 0, 7, len(key), len(value), 0) + key + value
+
+
+def segment(*blocks, compression=b"", counts=b'"sets":1,"deletes":1,"others":3,"bytes":6'):
+    head = b'{"source":"a:1","from":"","begun":1,"compression":"' + compression + b'"}'
+    parts = b"".join(struct.pack("<4sIIIQQ", b"MBLK", len(block), raw, records, 1, 0) + block for records, raw, block in blocks)
+    foot = b'{"to":"7-9","watermark":5,"counts":{' + counts + b'},"blake3":"' + b"0" * 64 + b'"}'
+    return b"\1MNTSEG\0\1" + lengthed(head) + parts + b"MFTR" + lengthed(foot)
+
+
+# Checksums are made right by the target.
+CHANGES = change(1, b"ab", b"c", 2) + change(2, b"gon") + change(3) + change(4) + change(5)
+SEGMENTS = {
+    "kinds": segment((5, len(CHANGES), CHANGES)),
+    "empty": segment(counts=b'"sets":0,"deletes":0,"others":0,"bytes":0'),
+    # A frame of zstd with the raw bytes in it.
+    "zstd": segment((5, len(CHANGES), b"\x28\xb5\x2f\xfd\x20" + bytes([len(CHANGES)]) + struct.pack("<I", len(CHANGES) << 3 | 1)[:3] + CHANGES), compression=b"zstd"),
+    "as-it-is": b"\0" + segment()[1:],
+}
+
 SEEDS = {
+    "segment": SEGMENTS,
     "login": LOGINS, "http": HTTP, "topology": TOPOLOGIES, "users": USERS, "feed": FEEDS, "hints": HINTS, "parking": PARKING, "replies": REPLIES, "dump": DUMPS, "region": REGION, "refused": REFUSED, "tls": RECORDS,
 }
 for target, seeds in SEEDS.items():
