@@ -17,6 +17,7 @@ mod forgetful;
 mod handed;
 mod jobs;
 mod members;
+mod points;
 mod properties;
 mod protected;
 mod restored;

@@ -1,4 +1,5 @@
 //! A control plane that was restored from an old backup, and a proxy that begins anew on it: the only one that knows of later epochs.
+//! And one whose folder an older build has made.
 
 use std::path::Path;
 
@@ -83,4 +84,49 @@ fn a_proxy_that_begins_anew_follows_a_control_plane_that_has_forgotten_its_epoch
     }
     end(proxy);
     now.end();
+}
+
+/// The folder has what a build of the commit 273a893a wrote into it: an app of two replicas whose topology was changed, a node that
+/// holds a slot, a proxy with an operator's override, a region.
+#[test]
+fn a_folder_that_an_older_build_made_is_taken_with_all_that_is_in_it() {
+    const FOLDER: &[u8] = include_bytes!("fixtures/ledger-273a893a.redb.gz");
+    let folder = tempfile::tempdir().unwrap();
+    let mut ledger = std::fs::File::create(folder.path().join("ledger.redb")).unwrap();
+    std::io::copy(&mut flate2::read::GzDecoder::new(FOLDER), &mut ledger).unwrap();
+    drop(ledger);
+    let mut control = control(folder.path(), steady_port());
+    for weight in [50, 60] {
+        let document = control.good("GET", TOPOLOGY, &Value::Null);
+        let weights: Vec<_> = [(0, 0), (0, 1), (1, 0)]
+            .map(|(replica, slot)| {
+                let slot = &document["replicas"][replica]["slots"][slot];
+                (slot["slot"].clone(), slot["weight"].clone(), slot["holder"].clone())
+            })
+            .into();
+        let (node, none) = (json!("i-1"), Value::Null);
+        assert_eq!(
+            weights,
+            [(json!("a0"), json!(weight), node), (json!("a1"), json!(1), none.clone()), (json!("b0"), json!(1), none),]
+        );
+        let all = control.good("GET", "/v1/default/instances", &Value::Null);
+        let of = |id: &str| {
+            let found = all["instances"].as_array().unwrap().iter().find(|one| one["id"] == id);
+            found.unwrap_or_else(|| panic!("{id}: {all}"))["value"].clone()
+        };
+        assert_eq!((&of("i-1")["effective"], &of("i-1")["zone"]), (&json!("UP"), &json!("a")));
+        assert_eq!(of("i-2")["effective"], "OUT_OF_SERVICE");
+        assert_eq!(control.good("GET", "/v1/regions", &Value::Null)["regions"]["us"], 0);
+        let acts = control.good("GET", "/v1/default/audit?limit=100", &Value::Null);
+        let acts = acts["acts"].as_array().unwrap();
+        assert!(acts.iter().any(|act| act["what"] == "override" && act["why"] == "kept"), "{acts:?}");
+        if weight == 50 {
+            assert_eq!(epoch(&control), 3);
+            reweigh(&control, 60);
+            assert_eq!(epoch(&control), 4);
+            control.kill();
+            control = self::control(folder.path(), steady_port());
+        }
+    }
+    control.end();
 }
