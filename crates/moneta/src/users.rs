@@ -24,6 +24,8 @@ use crate::options::settings::Settings;
 
 /// The file of the control plane's users in the folder of the state.
 const KEPT: &str = "users.toml";
+/// Users that are named in a line of the log, at most.
+const NAMED: usize = 8;
 /// How long they are waited for where none are kept.
 const FIRST: Duration = Duration::from_secs(10);
 
@@ -159,17 +161,30 @@ fn warn_of_open_cluster(listeners: &[Listener]) {
 /// Warns of users whose listeners or apps this process has not: one file may be for several.
 fn warn_of_what_is_nowhere(users: &Users, settings: &Settings, listeners: &[Listener]) {
     let roster = users.roster();
+    let (mut of_listeners, mut of_apps) = (Vec::new(), Vec::new());
     for user in roster.users() {
         let is_here = |name: &str| name == LISTENER || listeners.iter().any(|listener| listener.name == name);
-        if let Some(names) = user.listeners()
-            && !names.iter().any(|name| is_here(name))
-        {
-            tracing::warn!(user = user.name(), "none of the user's listeners is of this process");
+        if user.listeners().is_some_and(|names| !names.iter().any(|name| is_here(name))) {
+            of_listeners.push(user.name());
         }
         if let Keys::Apps(apps) = user.keys()
             && !apps.iter().any(|app| settings.apps.iter().any(|own| own.name == **app))
         {
-            tracing::warn!(user = user.name(), "none of the user's apps is of this process: it may touch no key here");
+            of_apps.push(user.name());
         }
     }
+    if !of_listeners.is_empty() {
+        let users = named(&of_listeners);
+        tracing::warn!(users, "none of these users' listeners is of this process");
+    }
+    if !of_apps.is_empty() {
+        let users = named(&of_apps);
+        tracing::warn!(users, "none of these users' apps is of this process: they may touch no key here");
+    }
+}
+
+/// The first names of a list, and how many more there are.
+fn named(names: &[&str]) -> String {
+    let first = names[..names.len().min(NAMED)].join(", ");
+    if names.len() <= NAMED { first } else { format!("{first} and {} more", names.len() - NAMED) }
 }

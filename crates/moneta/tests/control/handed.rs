@@ -15,7 +15,7 @@ use std::thread;
 use serde_json::{Value, json};
 
 use crate::common::plane::ready;
-use crate::common::{Node, PATIENCE, Signal, file, moneta, printed, refused, steady_port, until};
+use crate::common::{Node, PATIENCE, Process, Signal, file, moneta, printed, refused, steady_port, until};
 use crate::etcd::Etcd;
 use crate::strangers::users;
 use crate::support::{Control, Over, try_ask};
@@ -128,8 +128,7 @@ fn ask(stream: &mut TcpStream, request: &str, wanted: &str) -> bool {
 }
 
 fn notes(node: &Node) -> String {
-    let admin = node.screen.iter().find_map(|line| line.split("http://").nth(1)).expect("it has an admin port");
-    ready(admin.split(['/', ' ']).next().unwrap()).expect("it answers")["notes"].to_string()
+    ready(&admin(node).to_string()).expect("it answers")["notes"].to_string()
 }
 
 #[test]
@@ -211,8 +210,9 @@ fn nodes_and_proxies_take_their_users_from_the_control_plane_and_go_on_without_i
         ("bob", &format!("rights = [\"read\"]\n{HERE}")),
         ("eve", "rights = [\"read\"]\nenvironments = [\"test\"]"),
         ("root", &format!("rights = []\n{HERE}\nroles = [\"operate\", \"read\"]")),
+        ("amy", &format!("rights = [\"read\"]\n{HERE}\napps = [\"app\"]")),
     ]);
-    let [node_token, proxy_token, ann, bob, eve, root] = world.tokens.clone().try_into().unwrap();
+    let [node_token, proxy_token, ann, bob, eve, root, _] = world.tokens.clone().try_into().unwrap();
     let replicas = json!([{ "name": "a", "zone": "a", "slots": ["a0"] }]);
     let create = json!({ "change": { "create": { "replicas": replicas } } });
     assert_eq!(world.control.ask_as(&root, "POST", "/v1/default/topologies/app", &create).0, 200);
@@ -226,6 +226,9 @@ fn nodes_and_proxies_take_their_users_from_the_control_plane_and_go_on_without_i
         let kept = world.kept(state);
         assert!(kept.contains("\"ann\"") && !kept.contains("eve") && !kept.contains("root"), "{kept}");
     }
+    // A node knows no apps: it says so once for all users.
+    let said = node.log();
+    assert!(said.matches("apps is of this process").count() == 1 && said.contains("ann, amy"), "{said}");
     assert!(enter(&proxy, &eve).is_none() && enter(&proxy, "ann:wrong").is_none() && enter(&proxy, &root).is_none());
     assert!(!ask(&mut proxy.connect(), "get k\r\n", "END\r\n"), "nobody is let in without a log-in");
     until("what ann stores is read", || {
@@ -400,4 +403,59 @@ fn members_whose_files_differ_are_each_believed_and_the_node_says_so() {
     until("it takes the other's", || kept().contains(["\"two\"", "\"one\""][first]));
     node.wait_for_log("has other users");
     assert!(try_ask(members[1 - first].address, "GET", "/healthz", "", "").is_some());
+}
+
+#[test]
+fn a_relay_takes_its_users_from_the_control_plane_and_goes_on_without_it() {
+    let mut world = World::start(&[
+        ("relay", &format!("rights = []\n{REGISTER}")),
+        ("ops", &format!("rights = [\"stats\"]\n{HERE}")),
+        ("ann", &format!("rights = [\"read\"]\n{HERE}")),
+        ("old", &format!("rights = [\"stats\"]\n{HERE}")),
+        ("eve", "rights = [\"stats\"]\nenvironments = [\"test\"]"),
+    ]);
+    let [relay_token, ops, ann, old, eve] = world.tokens.clone().try_into().unwrap();
+    let nodes = ["1", "2"].map(|region| Node::start(&["--cluster", "--region-id", region]));
+    let topologies = [0, 1].map(|number| {
+        let text = format!("[[replica]]\nzone = \"a\"\nnodes = [\"{}\"]\n", nodes[number].address());
+        file(world.folder.path(), &format!("topology{number}.toml"), &text)
+    });
+    let hints = world.at("hints");
+    let start = |world: &World| {
+        let mut command = moneta(&["relay", "--from", &topologies[0], "--to", &topologies[1], "--region", "1"]);
+        command.args(["--app", "app", "--admin", "127.0.0.1:0", "--hint-dir", &hints]);
+        let relay = Process::start(command.args(world.flags("relay", &relay_token)));
+        relay.until_it_says("admin HTTP listening");
+        let log = relay.stderr();
+        let line = log.lines().find(|line| line.contains("admin HTTP listening")).expect("it says so");
+        let address = line.split("address=").nth(1).and_then(|rest| rest.split_whitespace().next());
+        let address: SocketAddr = address.expect("an address").parse().unwrap();
+        (relay, address)
+    };
+    let shown = |address: SocketAddr, token: &str| handed(address, token, "/relay", "").0;
+    let (mut relay, address) = start(&world);
+    relay.until("its users are in force", || shown(address, &ops) == 200);
+    assert_eq!(["", "ops:wrong", &eve, &ann, &old].map(|token| shown(address, token)), [401, 401, 401, 403, 200]);
+    // One that is removed is refused soon, one that is added is let in.
+    world.user(&["remove", "old"]);
+    until("it is refused", || shown(address, &old) == 401);
+    let new = world.user(&["add", "new", "--rights", "stats", "--environment", "default"]);
+    until("it is let in", || shown(address, &format!("new:{new}")) == 200);
+    // Without the control plane it starts with those that it has kept.
+    relay.kill();
+    world.control.kill();
+    let (relay, address) = start(&world);
+    relay.until("it has its page", || shown(address, &ops) == 200);
+    assert_eq!([&*ann, &old, &eve].map(|token| shown(address, token)), [403, 401, 401]);
+    relay.until("it says so", || handed(address, "", "/readyz", "").2.contains("users: "));
+    world.again(true);
+    relay.until("all is as it should be", || !handed(address, "", "/readyz", "").2.contains("users: "));
+    drop(relay);
+    world.control.end();
+}
+
+/// The admin port of a process.
+fn admin(node: &Node) -> SocketAddr {
+    let admin = node.screen.iter().find_map(|line| line.split("http://").nth(1)).expect("it has an admin port");
+    admin.split(['/', ' ']).next().unwrap().parse().unwrap()
 }
