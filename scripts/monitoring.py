@@ -170,6 +170,8 @@ ALERTS = {
                              {f'moneta_relay_probe_seconds_bucket{{{I},le="0.1"}}': "0+60x40", f'moneta_relay_probe_seconds_bucket{{{I},le="1"}}': "0+60x40", f'moneta_relay_probe_seconds_bucket{{{I},le="+Inf"}}': "0+60x40"}),
     "MonetaRelayGoesBack": ("increase(moneta_relay_probe_older_total[15m]) > 0", "0m", "warning", "reads at {{ $labels.instance }} went back to what is older", "relay",
                             {f"moneta_relay_probe_older_total{{{I}}}": "0+1x20"}, {f"moneta_relay_probe_older_total{{{I}}}": "2x20"}),
+    "MonetaSecretExpires": ("moneta_users_secret_expires_seconds - time() < 7 * 86400", "0m", "warning", "a secret of a user of {{ $labels.instance }} ends within a week", "tls",
+                            {f"moneta_users_secret_expires_seconds{{{I}}}": "100000x20"}, {f"moneta_users_secret_expires_seconds{{{I}}}": "9000000x20"}),
     "MonetaCertificateExpires": ("moneta_tls_certificate_expires_seconds - time() < 7 * 86400", "0m", "warning", "the certificate of {{ $labels.instance }} expires within a week", "tls",
                                  {f"moneta_tls_certificate_expires_seconds{{{I}}}": "100000x20"}, {f"moneta_tls_certificate_expires_seconds{{{I}}}": "9000000x20"}),
 }

@@ -99,7 +99,10 @@ def scrape(folder, processes, ends):
     subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", key, "-out", certificate,
                     "-subj", "/CN=localhost", "-days", "30"], check=True, capture_output=True)
     key.chmod(0o600)
-    tls = processes.moneta("serve", "--tls-cert", str(certificate), "--tls-key", str(key), "--admin-tls", "off")
+    users = folder / "users.toml"
+    subprocess.run([BIN, "user", "add", users, "ann", "--rights", "read", "--expires", "30d"], check=True, capture_output=True)
+    of_users = ["--users", str(users), "--admin-metrics-open"]
+    tls = processes.moneta("serve", "--tls-cert", str(certificate), "--tls-key", str(key), "--admin-tls", "off", *of_users)
     topology, other = folder / "topology.toml", folder / "west.toml"
     for path, of in ((topology, nodes), (other, [west])):
         replicas = [f'[[replica]]\nname = "{zone}"\nzone = "{zone}"\nnodes = ["127.0.0.1:{port}"]\n' for zone, (port, _) in zip("ab", of)]

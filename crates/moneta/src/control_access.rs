@@ -58,9 +58,10 @@ impl Permits for ByUsers {
 }
 
 impl ByUsers {
-    /// By the users now in force: one that is gone may do nothing more.
+    /// By the users now in force: one that is gone, or whose last secret has ended, may do nothing more.
     fn user(&self, who: &Who, may: impl FnOnce(&User) -> bool) -> bool {
         let Some(users) = &self.0 else { return true };
-        who.name.as_deref().is_some_and(|name| users.roster().by_name(name).is_some_and(|user| may(user)))
+        let is_one = |user: &Arc<User>| user.may_log_in() && may(user);
+        who.name.as_deref().is_some_and(|name| users.roster().by_name(name).is_some_and(is_one))
     }
 }

@@ -10,7 +10,7 @@ use moneta_audit::{Audit, Event};
 use moneta_link::{Control, HandedUsers, of_users};
 use moneta_options::values::Values;
 use moneta_process::Process;
-use moneta_process::desk::Observed;
+use moneta_process::desk::{Desk, Observed};
 use moneta_server::config::{ListenAddress, Listener};
 use moneta_store::Health;
 use moneta_store::metric::Sample;
@@ -107,6 +107,7 @@ pub fn follow(
     settings: &Settings,
     listeners: &[Listener],
     audit: Option<&Arc<Audit>>,
+    desk: &Desk,
 ) -> anyhow::Result<()> {
     let Some(users) = users else {
         if settings.get(&CLUSTER) && settings.get(&AUTH_FILE).is_none() {
@@ -115,14 +116,19 @@ pub fn follow(
         return Ok(());
     };
     warn_of_what_is_nowhere(users, settings, listeners);
-    follow_file(Some(users), settings, audit)
+    follow_file(Some(users), settings, audit, desk)
 }
 
 /// Follows the file of users of a process without listeners for clients; warns where everybody can read it.
 ///
 /// # Errors
 /// If the system has no thread.
-pub fn follow_file(users: Option<&Arc<Users>>, settings: &Values, audit: Option<&Arc<Audit>>) -> anyhow::Result<()> {
+pub fn follow_file(
+    users: Option<&Arc<Users>>,
+    settings: &Values,
+    audit: Option<&Arc<Audit>>,
+    desk: &Desk,
+) -> anyhow::Result<()> {
     let Some(users) = users else { return Ok(()) };
     if let Some(From::File(path)) = settings.get(&USERS)
         && std::fs::metadata(&path).is_ok_and(|found| found.mode() & 0o004 != 0)
@@ -130,7 +136,17 @@ pub fn follow_file(users: Option<&Arc<Users>>, settings: &Values, audit: Option<
         tracing::warn!(file = %path.display(), "everybody can read the file of users; chmod 600 it");
     }
     let audit = audit.cloned();
+    desk.show(Arc::new(Ends(Arc::clone(users))), []);
     users.follow(move |users| note_users(users, audit.as_deref())).context("no thread follows the file of users")
+}
+
+/// When secrets end.
+struct Ends(Arc<Users>);
+
+impl Observed for Ends {
+    fn samples(&self) -> Vec<Sample> {
+        moneta_server::secret_ends(&self.0)
+    }
 }
 
 /// The audit log of `--audit-log`.

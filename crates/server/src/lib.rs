@@ -50,6 +50,7 @@ mod pulse;
 mod rate;
 mod reactors;
 mod scheduling;
+mod secret_ends;
 mod settings;
 pub mod slow_log;
 mod space_saving;
@@ -66,5 +67,6 @@ pub use config::{HandshakeLimits, ListenAddress, Listener, ListenerLimits, Serve
 pub use error::ServerError;
 pub use live::Live;
 pub use pulse::Pulse;
+pub use secret_ends::secret_ends;
 pub use server::{RunningServer, Server};
 pub use version::{MONETA_VERSION, VERSION};

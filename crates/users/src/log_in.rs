@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use moneta_net::CertificateNames;
 
-use crate::secret::StoredSecret;
+use crate::secret::{StoredSecret, unix_now};
 use crate::user::User;
 
 /// A log-in that succeeded: whose it is, and by what. It is as old as its generation; [`crate::Users::renew`] has it as users are
@@ -66,7 +66,8 @@ impl SlowCheck {
         // All of them, so that the time does not tell which was right.
         let right =
             stored.into_iter().fold(None, |right, stored| if stored.is(&secret) { Some(stored) } else { right });
-        Some(LoggedIn { user: user?, by: Credential::Secret(right?), generation })
+        let right = right.filter(|stored| !stored.has_ended(unix_now()))?;
+        Some(LoggedIn { user: user?, by: Credential::Secret(right), generation })
     }
 }
 

@@ -3,7 +3,7 @@
 //! ```toml
 //! [[user]]
 //! name = "sessions"
-//! secrets = ["sha256:SALT:HASH"]                  # at most two, so that one can be changed while the other is in use
+//! secrets = ["sha256:SALT:HASH"]                  # at most two, so that one can be changed while the other is in use; may end
 //! certificates = ["spiffe://example/sessions/*"]  # DNS names and URIs
 //! prefixes = ["sess:"]                            # or `apps`, on a proxy; without either: all keys
 //! listeners = ["clients"]                         # without it: all
@@ -48,6 +48,8 @@ pub struct Roster {
     certificates: Certificates,
     /// Whether some user's secret is slow to check.
     has_passwords: bool,
+    /// The ends of secrets, the first one first.
+    ends: Vec<u64>,
 }
 
 /// Why the names of a certificate lead to no user.
@@ -113,6 +115,7 @@ impl Roster {
         if roster.users.is_empty() {
             return Err(Wrong { line: 1, reason: "it has no users".into() });
         }
+        roster.ends.sort_unstable();
         bounds.check(roster.users.len()).map_err(|why| at(text.len(), why))?;
         Ok(roster)
     }
@@ -134,7 +137,8 @@ impl Roster {
         }
         for (secret, offset) in user.secrets.iter().zip(&offsets.secrets) {
             self.has_passwords |= secret.is_slow();
-            if let Some(earlier) = places.secrets.insert(secret.to_string(), *offset) {
+            self.ends.extend(secret.expires());
+            if let Some(earlier) = places.secrets.insert(secret.without_end(), *offset) {
                 return Err((*offset, Doubled { what: "this secret is there already".into(), earlier }));
             }
         }
@@ -166,6 +170,19 @@ impl Roster {
             None => Ok(&self.users[first]),
             Some(other) => Err(NoUser::Several(self.users[first].name.to_string(), self.users[other].name.to_string())),
         }
+    }
+
+    /// Whether some secret ends after one Unix second and up to another.
+    pub(crate) fn ends_between(&self, after: u64, up_to: u64) -> bool {
+        let first = self.ends.partition_point(|end| *end <= after);
+        self.ends.get(first).is_some_and(|end| *end <= up_to)
+    }
+
+    /// The users whose last secret ends before a Unix second, or has ended, with that end; none who has one without an end.
+    pub fn ending(&self, before: u64) -> impl Iterator<Item = (&User, u64)> {
+        // Most rosters have no ends.
+        let users = if self.ends.is_empty() { &[][..] } else { &self.users[..] };
+        users.iter().filter_map(move |user| Some((&**user, user.ends().filter(|end| *end < before)?)))
     }
 
     /// Whether some user's secret is slow to check.

@@ -5,8 +5,11 @@
 //!                              both in base64 of the alphabet for URLs, without padding
 //!  $argon2id$v=19$m=..,t=..    a password that somebody chose, as a PHC string
 //! ```
+//!
+//! Either may be followed by ` expires=2027-01-31T12:00:00Z`: from then on it lets nobody in.
 
 use std::fmt;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use argon2::password_hash::phc::PasswordHash;
 use argon2::{Algorithm, Argon2, Params, PasswordHasher, PasswordVerifier, Version};
@@ -23,12 +26,21 @@ const SALT_BYTES: usize = 16;
 pub const SECRET_MAX: usize = 1024;
 /// Shortest password that is taken, in bytes.
 pub const PASSWORD_MIN: usize = 8;
+/// The last second of the year 9999.
+const END_MAX: u64 = 253_402_300_799;
 /// Most that a password hash of the file may cost to check: memory in KiB, passes, lanes.
 const ARGON2_MAX: (u32, u32, u32) = (256 * 1024, 16, 8);
 
+/// What stands before the end of a secret.
+const EXPIRES: &str = " expires=";
+
 /// A secret as the file keeps it.
 #[derive(Clone, PartialEq, Eq)]
-pub struct StoredSecret(Kind);
+pub struct StoredSecret {
+    kind: Kind,
+    /// The Unix second from which on it lets nobody in; `None`: it has no end.
+    expires: Option<u64>,
+}
 
 #[derive(Clone, PartialEq, Eq)]
 enum Kind {
@@ -42,11 +54,62 @@ impl StoredSecret {
     /// # Errors
     /// What is wrong with it, in words that do not tell it.
     pub fn read(text: &str) -> Result<Self, String> {
+        let (text, expires) = match text.split_once(EXPIRES) {
+            Some((text, end)) => (text, Some(read_end(end)?)),
+            None => (text, None),
+        };
+        Ok(Self { kind: Kind::read(text)?, expires })
+    }
+
+    /// The same with an end, a Unix second of the years up to 9999; `None`: without one.
+    #[must_use]
+    pub fn until(self, expires: Option<u64>) -> Self {
+        Self { expires, ..self }
+    }
+
+    /// The Unix second from which on it lets nobody in.
+    pub fn expires(&self) -> Option<u64> {
+        self.expires
+    }
+
+    /// Whether its end has come at a Unix second.
+    pub fn has_ended(&self, now: u64) -> bool {
+        self.expires.is_some_and(|end| end <= now)
+    }
+
+    /// Whether both are the same secret, whatever their ends are.
+    pub(crate) fn is_that_of(&self, other: &Self) -> bool {
+        self.kind == other.kind
+    }
+
+    /// As the file has it, without its end.
+    pub(crate) fn without_end(&self) -> String {
+        self.kind.to_string()
+    }
+
+    /// Whether checking it takes milliseconds of processor time and megabytes of memory, so that no worker may do it.
+    pub fn is_slow(&self) -> bool {
+        matches!(self.kind, Kind::Argon2(_))
+    }
+
+    /// Whether `secret` is it, compared in constant time. Its end is not looked at.
+    pub fn is(&self, secret: &[u8]) -> bool {
+        match &self.kind {
+            Kind::Sha256 { salt, hash } => sha256(salt, secret).ct_eq(hash).into(),
+            Kind::Argon2(phc) => {
+                PasswordHash::new(phc).is_ok_and(|hash| Argon2::default().verify_password(secret, &hash).is_ok())
+            }
+        }
+    }
+}
+
+impl Kind {
+    fn read(text: &str) -> Result<Self, String> {
         if let Some(rest) = text.strip_prefix("sha256:") {
             let (salt, hash) = rest.split_once(':').ok_or("it must be sha256:SALT:HASH")?;
             let salt = bytes(salt).ok_or("its salt must be 16 bytes in base64 for URLs")?;
             let hash = bytes(hash).ok_or("its hash must be 32 bytes in base64 for URLs")?;
-            return Ok(Self(Kind::Sha256 { salt, hash }));
+            return Ok(Self::Sha256 { salt, hash });
         }
         if !text.starts_with("$argon2id$") {
             return Err("it must be sha256:SALT:HASH or an argon2id PHC string; `moneta user` writes both".into());
@@ -60,33 +123,25 @@ impl StoredSecret {
         if params.m_cost() > memory || params.t_cost() > passes || params.p_cost() > lanes {
             return Err(format!("it costs more to check than m={memory},t={passes},p={lanes}"));
         }
-        Ok(Self(Kind::Argon2(text.into())))
-    }
-
-    /// Whether checking it takes milliseconds of processor time and megabytes of memory, so that no worker may do it.
-    pub fn is_slow(&self) -> bool {
-        matches!(self.0, Kind::Argon2(_))
-    }
-
-    /// Whether `secret` is it, compared in constant time.
-    pub fn is(&self, secret: &[u8]) -> bool {
-        match &self.0 {
-            Kind::Sha256 { salt, hash } => sha256(salt, secret).ct_eq(hash).into(),
-            Kind::Argon2(phc) => {
-                PasswordHash::new(phc).is_ok_and(|hash| Argon2::default().verify_password(secret, &hash).is_ok())
-            }
-        }
+        Ok(Self::Argon2(text.into()))
     }
 }
 
 impl fmt::Display for StoredSecret {
     /// As the file has it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.0 {
-            Kind::Sha256 { salt, hash } => {
+        self.kind.fmt(f)?;
+        self.expires.map_or(Ok(()), |end| write!(f, "{EXPIRES}{}", shown_end(end)))
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Sha256 { salt, hash } => {
                 write!(f, "sha256:{}:{}", URL_SAFE_NO_PAD.encode(salt), URL_SAFE_NO_PAD.encode(hash))
             }
-            Kind::Argon2(phc) => f.write_str(phc),
+            Self::Argon2(phc) => f.write_str(phc),
         }
     }
 }
@@ -108,7 +163,7 @@ pub fn generate() -> Result<(String, StoredSecret), getrandom::Error> {
     getrandom::fill(&mut salt)?;
     let secret = URL_SAFE_NO_PAD.encode(secret);
     let hash = sha256(&salt, secret.as_bytes());
-    Ok((secret, StoredSecret(Kind::Sha256 { salt, hash })))
+    Ok((secret, Kind::Sha256 { salt, hash }.into()))
 }
 
 /// What to keep of a password that somebody chose.
@@ -125,7 +180,7 @@ pub fn of_password(password: &str) -> Result<StoredSecret, String> {
     // OWASP's first choice: 19 MiB, two passes, one lane.
     let argon2 = Argon2::new(Algorithm::Argon2id, Version::V0x13, Params::default());
     let hash = argon2.hash_password(password.as_bytes()).map_err(|error| error.to_string())?;
-    Ok(StoredSecret(Kind::Argon2(hash.to_string().into())))
+    Ok(Kind::Argon2(hash.to_string().into()).into())
 }
 
 /// A secret of nobody, to be checked where there is no user, so that the time does not tell which names there are.
@@ -133,11 +188,46 @@ pub(crate) fn dummy(is_slow: bool) -> StoredSecret {
     // Any hash that nothing has: of argon2's default cost, as those of `moneta user`.
     const SLOW: &str =
         "$argon2id$v=19$m=19456,t=2,p=1$AAAAAAAAAAAAAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
-    StoredSecret(if is_slow {
-        Kind::Argon2(SLOW.into())
+    if is_slow {
+        Kind::Argon2(SLOW.into()).into()
     } else {
-        Kind::Sha256 { salt: [0; SALT_BYTES], hash: [0; 32] }
-    })
+        Kind::Sha256 { salt: [0; SALT_BYTES], hash: [0; 32] }.into()
+    }
+}
+
+impl From<Kind> for StoredSecret {
+    fn from(kind: Kind) -> Self {
+        Self { kind, expires: None }
+    }
+}
+
+/// The Unix second of now.
+pub(crate) fn unix_now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+fn read_end(text: &str) -> Result<u64, String> {
+    let wrong = |_| "its end must be a time such as 2027-01-31T12:00:00Z".to_owned();
+    let end = humantime::parse_rfc3339(text).map_err(wrong)?;
+    Ok(end.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()))
+}
+
+/// The Unix second of an end as somebody writes it: a time from now on, as `90d`, or a moment, as `2027-01-31T12:00:00Z`.
+///
+/// # Errors
+/// If it is neither, is over, or lies after the year 9999.
+pub fn end_of(text: &str) -> Result<u64, String> {
+    let end = match humantime::parse_duration(text) {
+        Ok(after) => SystemTime::now().checked_add(after),
+        Err(_) => humantime::parse_rfc3339(text).ok().filter(|end| *end > SystemTime::now()),
+    };
+    let end = end.and_then(|end| end.duration_since(UNIX_EPOCH).ok()).map(|since| since.as_secs());
+    end.filter(|end| *end <= END_MAX).ok_or_else(|| "it is no time to come, such as 90d or 2027-01-31T12:00:00Z".into())
+}
+
+/// A Unix second as the file has it.
+pub fn shown_end(end: u64) -> String {
+    humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_secs(end.min(END_MAX))).to_string()
 }
 
 fn sha256(salt: &[u8], secret: &[u8]) -> [u8; 32] {
@@ -177,6 +267,31 @@ mod tests {
             let stored = dummy(slow);
             assert_eq!(StoredSecret::read(&stored.to_string()).as_ref(), Ok(&stored));
             assert!(!stored.is(b"") && !stored.is(b"secret"));
+        }
+    }
+
+    #[test]
+    fn an_end_is_kept_with_its_secret() {
+        for stored in [generate().unwrap().1, of_password("correct-horse").unwrap()] {
+            let ending = stored.clone().until(Some(1_800_000_000));
+            assert_eq!(ending.to_string(), format!("{stored} expires=2027-01-15T08:00:00Z"));
+            let read = StoredSecret::read(&ending.to_string()).unwrap();
+            assert!(read == ending && read != stored && read.is_that_of(&stored));
+            assert_eq!([1_799_999_999, 1_800_000_000].map(|now| read.has_ended(now)), [false, true]);
+            assert!(!stored.has_ended(u64::MAX));
+            for end in ["", "soon", "2027-01-15", "2027-01-15T08:00:00", "2027-01-15T08:00:00Z x"] {
+                assert!(StoredSecret::read(&format!("{stored} expires={end}")).is_err(), "{end}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_end_is_a_time_to_come() {
+        let now = unix_now();
+        assert!((now + 90 * 86_400..now + 90 * 86_400 + 60).contains(&end_of("90d").unwrap()));
+        assert_eq!(end_of("9999-12-31T23:59:59Z"), Ok(END_MAX));
+        for text in ["", "90", "2020-01-01T00:00:00Z", "9000y", "tomorrow"] {
+            assert!(end_of(text).is_err(), "{text}");
         }
     }
 

@@ -5,7 +5,7 @@ use std::fmt;
 use crate::certificates::Pattern;
 use crate::rights::Rights;
 use crate::roles::Fleet;
-use crate::secret::StoredSecret;
+use crate::secret::{StoredSecret, unix_now};
 
 /// The keys that a user may touch.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -105,9 +105,20 @@ impl User {
         self.certificates.iter().map(ToString::to_string)
     }
 
-    /// How many secrets it has: at most two.
+    /// Its secrets: at most two.
     pub fn secrets(&self) -> &[StoredSecret] {
         &self.secrets
+    }
+
+    /// The Unix second at which its last secret ends; `None`: it has none, or one without an end.
+    pub fn ends(&self) -> Option<u64> {
+        let ends = self.secrets.iter().map(|secret| secret.expires().unwrap_or(u64::MAX));
+        ends.max().filter(|end| *end != u64::MAX)
+    }
+
+    /// Whether it may log in by anything now: a certificate, or a secret that has not ended.
+    pub fn may_log_in(&self) -> bool {
+        !self.certificates.is_empty() || self.ends().is_none_or(|end| end > unix_now())
     }
 }
 

@@ -17,7 +17,7 @@ use crate::log_in::{Checked, Credential, LoggedIn, SlowCheck};
 use crate::refusals::Refusals;
 use crate::rights::Right;
 use crate::roster::{NoUser, Roster};
-use crate::secret::{SECRET_MAX, dummy};
+use crate::secret::{SECRET_MAX, StoredSecret, dummy, unix_now};
 
 /// The users in force.
 #[derive(Debug)]
@@ -133,8 +133,13 @@ impl Users {
     pub fn replace(&self, roster: Roster) {
         *self.roster.write() = Arc::new(roster);
         // After the users: who sees the new number sees them.
-        self.generation.fetch_add(1, Ordering::Release);
+        self.renew_log_ins();
         self.reloads.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Has all log-ins looked at anew.
+    pub(crate) fn renew_log_ins(&self) {
+        self.generation.fetch_add(1, Ordering::Release);
         self.changes.send_replace(());
     }
 
@@ -175,7 +180,7 @@ impl Users {
         Ok(LoggedIn { user, by: Credential::Certificate(Arc::clone(names)), generation })
     }
 
-    /// The log-in of who knows a secret of the user `name`. Generated secrets are checked at once, in microseconds.
+    /// The log-in of who knows a secret of the user `name` that has not ended. Generated secrets are checked at once, in microseconds.
     pub fn by_secret(&self, name: &[u8], secret: &[u8]) -> Checked {
         if secret.len() > SECRET_MAX {
             return Checked::Wrong;
@@ -199,6 +204,9 @@ impl Users {
         let quick = user.secrets().iter().filter(|stored| !stored.is_slow());
         let right = quick.fold(None, |right, stored| if stored.is(secret) { Some(stored) } else { right });
         if let Some(stored) = right {
+            if stored.has_ended(unix_now()) {
+                return Checked::Wrong;
+            }
             return Checked::Right(LoggedIn {
                 user: Arc::clone(user),
                 by: Credential::Secret(stored.clone()),
@@ -241,13 +249,14 @@ impl Users {
         None
     }
 
-    /// A log-in as users are now: with what its user may do now; `None` if the user is gone, or that by which it logged in is not
-    /// the user's any more.
+    /// A log-in as users are now: with what its user may do now; `None` if the user is gone, or that by which it logged in has ended
+    /// or is not the user's any more.
     pub fn renew(&self, logged_in: &LoggedIn) -> Option<LoggedIn> {
         let (generation, roster) = self.now();
         let user = match &logged_in.by {
             Credential::Secret(stored) => {
-                roster.by_name(logged_in.user.name()).filter(|user| user.secrets().contains(stored))
+                let is_in_force = |own: &StoredSecret| own.is_that_of(stored) && !own.has_ended(unix_now());
+                roster.by_name(logged_in.user.name()).filter(|user| user.secrets().iter().any(is_in_force))
             }
             Credential::Certificate(names) => {
                 roster.by_certificate(names).ok().filter(|user| user.name() == logged_in.user.name())

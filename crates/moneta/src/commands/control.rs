@@ -94,7 +94,7 @@ pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
         begin(&options, &address, AdminConfig { limits: limits(), names: named(&desk, &address, &options), ..desk })?;
     misspelt::warn(&of_control::ALL);
     process.phases().set_lame_duck(options.get(&LAME_DUCK));
-    users::follow_file(users.as_ref(), &options, audit.as_ref())?;
+    users::follow_file(users.as_ref(), &options, audit.as_ref(), process.desk())?;
     let certificates = tls::certificates(&options, tls.as_ref());
     certificates.as_ref().map(tls_files::follow).transpose().context("no files are looked at")?;
     let outward = outward::of(&options, tls.as_ref())?;

@@ -78,7 +78,7 @@ pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     let outward = outward::of(&options, tls.as_ref())?;
     let control = Plane::open(&options, &outward)?;
     users::of_control(users.as_ref(), &options, control.as_ref().map(|plane| &plane.control), &process)?;
-    users::follow_file(users.as_ref(), &options, audit.as_ref())?;
+    users::follow_file(users.as_ref(), &options, audit.as_ref(), process.desk())?;
     let config = config(&options)?;
     let mut subscribers = Subscribers::default();
     outward::keep_fresh(&outward, &mut subscribers)?;

@@ -89,7 +89,7 @@ pub fn start(matches: &ArgMatches, settings: Settings) -> anyhow::Result<()> {
     process.desk().show(Arc::new(drain.clone()), []);
     let link = Link::open(&settings, &outward)?;
     users::of_control(users.as_ref(), &settings, link.as_ref().map(|link| link.control()), &process)?;
-    users::follow(users.as_ref(), &settings, &config.listeners, audit.as_ref())?;
+    users::follow(users.as_ref(), &settings, &config.listeners, audit.as_ref(), process.desk())?;
     if let Some(link) = &link {
         link.belongs_to(&mut process);
         let listen = config.listeners.iter().filter(|listener| listener.policy == Policy::Online);

@@ -24,6 +24,8 @@ pub fn command() -> Command {
     };
     let password = Arg::new("password-stdin").long("password-stdin").action(ArgAction::SetTrue);
     let password = password.help("Read a password from standard input in place of making a secret");
+    let expires = Arg::new("expires").long("expires").value_name("TIME").value_parser(secret::end_of);
+    let expires = expires.help("The secret lets nobody in from then on: after 90d, or from 2027-01-31T12:00:00Z on");
     let rights: Vec<&str> = Right::ALL.into_iter().map(Right::name).collect();
     let rights = Arg::new("rights")
         .long("rights")
@@ -55,7 +57,7 @@ pub fn command() -> Command {
                 )
                 .arg(many("certificate", "NAME", "A DNS name or URI of its certificates, which may end in *; may be repeated"))
                 .arg(many("listener", "NAME", "A listener that it may use; may be repeated; without one all"))
-                .arg(password.clone())
+                .args([password.clone(), expires.clone()])
                 .arg(
                     Arg::new("secret")
                         .long("secret")
@@ -66,7 +68,7 @@ pub fn command() -> Command {
         .subcommand(
             Command::new("rotate")
                 .about("Give a user a second secret, and print it; of those before the newest stays")
-                .args([&file, &name, &password]),
+                .args([&file, &name, &password, &expires]),
         )
         .subcommand(Command::new("remove").about("Remove a user").args([&file, &name]))
         .subcommand(Command::new("list").about("Print the users with what they may do").arg(&file))
@@ -83,8 +85,9 @@ pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     match what {
         "add" => {
             let is_by_certificate = matches.contains_id("certificate") && !matches.get_flag("secret");
-            let made =
-                if matches.get_flag("password-stdin") || !is_by_certificate { Some(make(matches)?) } else { None };
+            let has_secret = matches.get_flag("password-stdin") || !is_by_certificate;
+            ensure!(has_secret || !matches.contains_id("expires"), "--expires is of a secret, and this user gets none");
+            let made = if has_secret { Some(make(matches)?) } else { None };
             let (told, stored) = made.map_or((None, None), |(told, stored)| (told, Some(stored)));
             let user = new_user(matches, name(), stored);
             change(path, true, |text| edit::add(text, &user))?;
@@ -118,6 +121,11 @@ fn new_user(matches: &ArgMatches, name: &str, secret: Option<StoredSecret>) -> N
 
 /// A secret: what to tell of one that was made, and what to keep.
 fn make(matches: &ArgMatches) -> anyhow::Result<(Option<String>, StoredSecret)> {
+    let (told, stored) = without_end(matches)?;
+    Ok((told, stored.until(matches.get_one("expires").copied())))
+}
+
+fn without_end(matches: &ArgMatches) -> anyhow::Result<(Option<String>, StoredSecret)> {
     if !matches.get_flag("password-stdin") {
         let (secret, stored) = secret::generate().context("the system has no randomness")?;
         return Ok((Some(secret), stored));
@@ -217,7 +225,13 @@ fn list(path: &Path) -> anyhow::Result<()> {
         if !certificates.is_empty() {
             write!(out, "  certificates {}", certificates.join(","))?;
         }
-        writeln!(out, "  secrets {}", user.secrets().len())?;
+        write!(out, "  secrets {}", user.secrets().len())?;
+        let ends = user.secrets().iter().filter_map(StoredSecret::expires).map(secret::shown_end);
+        let ends: Vec<String> = ends.collect();
+        if !ends.is_empty() {
+            write!(out, "  expire {}", ends.join(","))?;
+        }
+        writeln!(out)?;
     }
     Ok(())
 }

@@ -406,6 +406,74 @@ fn members_whose_files_differ_are_each_believed_and_the_node_says_so() {
 }
 
 #[test]
+fn a_secret_lets_nobody_in_once_it_has_ended_on_any_wire() {
+    let all = "rights = [\"read\", \"write\", \"flush\", \"list\", \"replicate\", \"stats\"]";
+    let world = World::start(&[
+        ("node", &format!("rights = [\"read\", \"replicate\"]\n{REGISTER}")),
+        ("proxy", &format!("{all}\n{REGISTER}")),
+        ("root", &format!("rights = [\"stats\"]\n{HERE}\nroles = [\"operate\", \"read\"]")),
+        ("ann", &format!("rights = [\"read\", \"stats\"]\n{HERE}\nroles = [\"read\"]")),
+    ]);
+    let [node_token, proxy_token, root, ann] = world.tokens.clone().try_into().unwrap();
+    let replicas = json!([{ "name": "a", "zone": "a", "slots": ["a0"] }]);
+    let create = json!({ "change": { "create": { "replicas": replicas } } });
+    assert_eq!(world.control.ask_as(&root, "POST", "/v1/default/topologies/app", &create).0, 200);
+    let node = Node::run(&mut world.node("node", &node_token));
+    let mut proxy =
+        moneta(&["proxy", "-p", "0", "--admin", "127.0.0.1:0", "--topology", "control:app", "--app", "app"]);
+    let proxy = Node::run(proxy.args(["--zone", "a", "--threads", "1"]).args(world.flags("proxy", &proxy_token)));
+    let text = fs::read_to_string(&world.path).unwrap();
+    let last = text.rfind("secrets = [\"").unwrap() + "secrets = [\"".len();
+    let end = last + text[last..].find('"').unwrap();
+    let ends = |after: &str| {
+        let end_of = moneta_users::secret::shown_end(moneta_users::secret::end_of(after).unwrap());
+        let text = format!("{} expires={end_of}{}", &text[..end], &text[end..]);
+        fs::rename(users_file(world.folder.path(), "next.toml", &text), &world.path).unwrap();
+        end_of
+    };
+    let admins = [admin(&node), admin(&proxy)];
+    let status = |token: &str| {
+        let of_admins = admins.map(|admin| handed(admin, token, "/metrics", "").0);
+        [
+            of_admins[0],
+            of_admins[1],
+            world.handed(token, "/metrics", "").0,
+            world.handed(token, "/v1/default/apps", "").0,
+        ]
+    };
+    let metric = "moneta_users_secret_expires_seconds";
+    assert!(!handed(admins[0], &ann, "/metrics", "").2.contains(metric), "no secret has an end");
+    let mut open = [enter(&node, &ann).unwrap(), enter(&proxy, &ann).unwrap()];
+    let is_open = |stream: &mut TcpStream| ask(stream, "get nothing\r\n", "END\r\n");
+    until("both answer", || open.iter_mut().all(is_open));
+
+    // An hour before its end all is as before, but for what is said of it.
+    let told = ends("1h");
+    until("all know of the end", || {
+        ["node", "proxy"].iter().all(|state| world.kept(state).contains(&told))
+            && [admins[0], admins[1], world.control.address]
+                .iter()
+                .all(|at| handed(*at, &ann, "/metrics", "").2.contains(metric))
+    });
+    for said in [&node, &proxy, &world.control.process] {
+        said.wait_for_log("the last secrets of users end within a week");
+        assert!(said.log().contains(&format!("ann {told}")), "{}", said.log());
+    }
+    assert!(open.iter_mut().all(is_open), "its connections go on");
+    assert_eq!(status(&ann), [200; 4]);
+
+    ends("2s");
+    for (number, stream) in open.iter_mut().enumerate() {
+        until(&format!("connection {number} ends"), || !is_open(stream));
+    }
+    until("no page is shown", || status(&ann) == [401; 4]);
+    assert!(enter(&node, &ann).is_none() && enter(&proxy, &ann).is_none());
+    assert_eq!(status(&root)[2..], [200; 2]);
+    drop((node, proxy));
+    world.control.end();
+}
+
+#[test]
 fn a_relay_takes_its_users_from_the_control_plane_and_goes_on_without_it() {
     let mut world = World::start(&[
         ("relay", &format!("rights = []\n{REGISTER}")),

@@ -23,6 +23,7 @@ use moneta_store::metric::{Metric, Reading};
 use crate::certificates;
 use crate::counters;
 use crate::listener_state;
+use crate::secret_ends;
 use observed::Observed;
 
 /// Answers from the feed that are made at once.
@@ -34,7 +35,8 @@ pub fn metrics() -> impl Iterator<Item = Metric> {
     let of_listeners = listener_state::METRICS.iter().map(Reading::metric);
     let of_certificates = certificates::METRICS.iter().map(Reading::metric);
     let all = metrics::TABLE.iter().map(Reading::metric).chain(of_counters).chain(of_certificates);
-    all.chain(of_listeners).chain([metrics::APP_LIMITS])
+    let of_secrets = secret_ends::METRICS.iter().map(Reading::metric);
+    all.chain(of_listeners).chain(of_secrets).chain([metrics::APP_LIMITS])
 }
 
 /// What the pages of a server ask.
