@@ -117,7 +117,7 @@ fn a_file_that_needs_more_memory_than_the_load_may_have_is_an_error() {
     let target = node(&[]);
     let address = target.address().to_string();
     let load = |limit: &str| {
-        let is = ["load", text(&file), "--to", &address, "--key", "id", "--value", "v", "--memory-limit", limit];
+        let is = ["load", text(file), "--to", &address, "--key", "id", "--value", "v", "--memory-limit", limit];
         refused(&mut moneta(&is), 1)
     };
     let said = load("100m");

@@ -135,7 +135,7 @@ pub fn run(matches: &ArgMatches) -> anyhow::Result<()> {
             pump(source, Printer::new(args.json), start, Reader::printing(&args))
         }
         Some(address) => {
-            let mut target = Target::new(address.clone());
+            let target = Target::new(address.clone());
             let sink = target.sink()?;
             target.wait()?;
             let (read, written) = (args.source.clone(), target.clone());

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use fastrand::Rng;
 
-use crate::common::{Node, moneta, steady_port};
+use crate::common::clock::Clocks;
+use crate::common::{Node, Process, moneta, steady_port};
 use crate::{ends_alike, feed_to, some_writes};
 
 /// Kills of each run.
@@ -88,5 +89,41 @@ fn a_node_that_is_killed_while_nothing_changes_is_told_again_what_it_lost() {
     // At once: what it took is in its memory alone.
     ends_alike(&source, &target);
     drop(target);
+    ends_alike(&source, &start_target());
+}
+
+/// What a node loses it took in a few seconds of its own, and of the source's time these are hours where a reader catches up.
+#[test]
+fn a_node_that_is_killed_while_it_catches_up_is_told_again_all_that_it_lost() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let clocks = Clocks::new(folder.path());
+    let (admin, socket, tier) =
+        (format!("127.0.0.1:{}", steady_port()), path("socket"), format!("{}:200m", path("target")));
+    let source =
+        Node::run(clocks.of(&mut moneta(&["serve", "-p", "0", "--admin", &admin, "--cluster", "--writer-id", "1"]), 0));
+    let mut rng = Rng::with_seed(2);
+    for _ in 0..6 {
+        source.exchange(&some_writes(&mut rng));
+        clocks.pass(300);
+    }
+    source.exchange(&some_writes(&mut rng));
+    let start_target = || {
+        let listens = ["serve", "-p", "0", "--listen", "127.0.0.1", "--unix-socket", &socket, "--admin", "off"];
+        let is = ["--cluster", "--writer-id", "2", "--flash", &tier, "--flash-flush-interval", "60s"];
+        Node::run(clocks.of(&mut moneta(&[&listens[..], &is].concat()), 0))
+    };
+    let target = start_target();
+    let cursor = folder.path().join("cursor");
+    let into = ["feed", &admin, "--into", &socket, "--from", "1h", "--cursor-file", cursor.to_str().expect("plain")];
+    let start = || Process::start(clocks.of(&mut moneta(&into), 0));
+    let reader = start();
+    ends_alike(&source, &target);
+    drop(target);
+    let target = start_target();
+    ends_alike(&source, &target);
+    // Nor is it in the cursor file as done.
+    drop((target, reader));
+    let _reader = start();
     ends_alike(&source, &start_target());
 }

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use moneta_feed::{
-    Begin, Change, CursorFile, Gap, Kept, Mark, Owner, Pump, PumpError, Rate, Settings, Sink, SinkError, Source,
-    SourceError, StoreSink,
+    Begin, Change, CursorFile, Durable, Gap, Kept, Mark, Owner, Pump, PumpError, Rate, Settings, Sink, SinkError,
+    Source, SourceError, StoreSink, Word,
 };
 use moneta_remote::Remote;
 use moneta_store::Version;
@@ -21,8 +21,8 @@ const RETRY: Duration = Duration::from_secs(1);
 /// How far back a reader begins that writes to another node and is not told where: what was set while both started is copied, and
 /// what is there already is told once more.
 const BEFORE: Duration = Duration::from_secs(60);
-/// How far a reader goes back when the node that it writes to was away, or may have been: longer than that node leaves changes in
-/// RAM alone.
+/// How far before what the other node has on its device a reader goes back when that node was away, or may have been: what is told
+/// again changes nothing.
 const MARGIN: Duration = Duration::from_secs(90);
 /// How long another reader of a cursor file, which is about to end, may take for that.
 const ENDING: Duration = Duration::from_secs(5);
@@ -96,6 +96,7 @@ where
     };
     reader.file = start.file;
     reader.watermark = start.watermark;
+    reader.begun = start.place;
     let mut pump = Pump::new(source, sink, settings, Rate::default(), start.place, start.watermark);
     pump.run(&mut reader).map_err(|error| match error {
         PumpError::Sink(SinkError::Refused(why)) => {
@@ -111,6 +112,12 @@ pub(super) struct Reader {
     /// It waits for a node that is not there at first.
     waits: bool,
     target: Option<Target>,
+    /// How far it came, until the other node has that on its device.
+    durable: Option<Durable<Mark>>,
+    /// All before it is there, milliseconds since the Unix epoch; 0: that is not known.
+    safe: u64,
+    /// Where it began.
+    begun: Begin,
     summary: Summary,
     file: Option<CursorFile>,
     /// When the file was written last.
@@ -129,6 +136,9 @@ impl Reader {
             source: args.source.clone(),
             waits: args.follow || args.into.is_some(),
             target: None,
+            durable: None,
+            safe: 0,
+            begun: Begin::Now,
             summary: Summary::begin(),
             file: None,
             kept: None,
@@ -140,7 +150,8 @@ impl Reader {
 
     /// Of one that applies.
     pub(super) fn applying(args: &FeedArgs, target: Target) -> Self {
-        Self { target: Some(target), ..Self::printing(args) }
+        let durable = Some(Durable::of([target.endpoint()]));
+        Self { target: Some(target), durable, ..Self::printing(args) }
     }
 
     fn target_address(&self) -> String {
@@ -148,15 +159,20 @@ impl Reader {
     }
 
     /// All before a mark is done.
-    fn reach(&mut self, mark: &Mark) -> Result<(), PumpError> {
+    fn reach(&mut self, mark: &Mark) {
         if !std::mem::replace(&mut self.answered, true) && !self.told.is_empty() {
             eprintln!("moneta feed: {} answers", self.source);
         }
         self.told.clear();
         self.watermark = self.watermark.max(mark.watermark);
+    }
+
+    /// All before a mark need not be told again.
+    fn keep(&mut self, mark: &Mark) -> Result<(), PumpError> {
+        self.safe = self.safe.max(mark.watermark);
         let is_due = !mark.more || self.kept.is_none_or(|kept| kept.elapsed() >= KEEP_EVERY);
         if let Some(file) = self.file.as_mut().filter(|_| is_due) {
-            let kept = Kept { cursor: mark.cursor.clone(), watermark: self.watermark };
+            let kept = Kept { cursor: mark.cursor.clone(), watermark: self.safe };
             file.keep(kept).map_err(|error| PumpError::Owner(error.to_string()))?;
             self.kept = Some(Instant::now());
         }
@@ -202,7 +218,8 @@ impl Owner<Printer> for Reader {
 
     fn reached(&mut self, mark: &Mark, sink: &mut Printer) -> Result<(), PumpError> {
         sink.mark(mark).map_err(SinkError::from)?;
-        self.reach(mark)
+        self.reach(mark);
+        self.keep(mark)
     }
 
     fn oversized(&mut self, _: Bytes, _: Version) -> Result<Option<Change>, PumpError> {
@@ -230,8 +247,20 @@ impl Owner<StoreSink<Remote>> for Reader {
     }
 
     fn reached(&mut self, mark: &Mark, sink: &mut StoreSink<Remote>) -> Result<(), PumpError> {
-        self.reach(mark)?;
-        if self.summary.is_due() && self.target.as_mut().is_some_and(|target| !target.goes_on()) {
+        self.reach(mark);
+        let word = self.durable.as_mut().map(|durable| {
+            durable.note(mark.clone());
+            durable.look()
+        });
+        match word {
+            Some(Word::Durable(marks)) => marks.last().map_or(Ok(()), |mark| self.keep(mark))?,
+            Some(Word::Lost(node, _)) => {
+                eprintln!("moneta feed: {node} was started anew: it is told again what it may have lost");
+                sink.note_lacks();
+            }
+            None => {}
+        }
+        if self.summary.is_due() && self.target.as_ref().is_some_and(|target| !target.answers()) {
             self.summary.put_off();
             sink.note_lacks();
         }
@@ -248,7 +277,10 @@ impl Owner<StoreSink<Remote>> for Reader {
 
     fn goes_back(&mut self, _: &mut StoreSink<Remote>) -> Option<Begin> {
         sleep(RETRY);
-        None
+        Some(match self.safe {
+            0 => self.begun,
+            safe => Begin::Since(safe.saturating_sub(millis(MARGIN))),
+        })
     }
 
     fn goes_on(&mut self, error: &PumpError) -> bool {

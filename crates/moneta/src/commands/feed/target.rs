@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use moneta_client::wire::blocking::{Dialogue, DialogueError};
-use moneta_client::wire::{Answer, Protocol, Request, VALUE_LIMIT, Verb};
+use moneta_client::wire::{Protocol, VALUE_LIMIT};
 use moneta_feed::apply::{AsOf, Tally};
-use moneta_feed::{Process, Rules, StoreSink};
-use moneta_net::Address;
+use moneta_feed::{Rules, StoreSink};
+use moneta_net::{Address, Endpoint};
 use moneta_remote::{Remote, RemoteConfig};
 use moneta_store::{Clock, KeyHash, Policy};
 
@@ -28,13 +28,11 @@ const TELL_EVERY: Duration = Duration::from_secs(5);
 #[derive(Clone)]
 pub(super) struct Target {
     address: Address,
-    /// The process that answered last; `None`: it does not tell.
-    process: Option<Process>,
 }
 
 impl Target {
     pub(super) fn new(address: Address) -> Self {
-        Self { address, process: None }
+        Self { address }
     }
 
     pub(super) fn address(&self) -> &Address {
@@ -74,12 +72,11 @@ impl Target {
     ///
     /// # Errors
     /// If what answers is no node that takes changes.
-    pub(super) fn wait(&mut self) -> anyhow::Result<()> {
+    pub(super) fn wait(&self) -> anyhow::Result<()> {
         let mut told = None;
         loop {
             let why = match self.ask() {
-                Ok(mut dialogue) if dialogue.dialect().versions => {
-                    self.process = process_of(&mut dialogue);
+                Ok(dialogue) if dialogue.dialect().versions => {
                     if told.is_some() {
                         eprintln!("moneta feed: {} answers", self.address);
                     }
@@ -100,30 +97,22 @@ impl Target {
         }
     }
 
-    fn ask(&self) -> Result<Dialogue, DialogueError> {
-        Dialogue::open(&outward::of_command().to(self.address.clone()).patient(PATIENCE), Some(Protocol::Text), 0)
+    /// How it is reached for questions.
+    pub(super) fn endpoint(&self) -> Endpoint {
+        outward::of_command().to(self.address.clone()).patient(PATIENCE)
     }
 
-    /// Whether the node answers, and as the process that did so before: one that was killed has lost what it took last, and
-    /// nothing else tells that while nothing changes. Says so if not.
-    pub(super) fn goes_on(&mut self) -> bool {
-        let address = &self.address;
-        match self.ask() {
-            Ok(mut dialogue) => {
-                let now = process_of(&mut dialogue);
-                let before = self.process;
-                self.process = now.or(before);
-                let goes_on = before.zip(now).is_none_or(|(before, now)| before.is(now));
-                if !goes_on {
-                    eprintln!("moneta feed: {address} was started anew: it is told again what it may have lost");
-                }
-                goes_on
-            }
-            Err(error) => {
-                eprintln!("moneta feed: {address} does not answer: {}", words(&error.to_string()));
-                false
-            }
+    fn ask(&self) -> Result<Dialogue, DialogueError> {
+        Dialogue::open(&self.endpoint(), Some(Protocol::Text), 0)
+    }
+
+    /// Whether the node answers. Says so if not.
+    pub(super) fn answers(&self) -> bool {
+        let asked = self.ask();
+        if let Err(error) = &asked {
+            eprintln!("moneta feed: {} does not answer: {}", self.address, words(&error.to_string()));
         }
+        asked.is_ok()
     }
 
     /// Refuses to write to the node that is read, by the number of its feed: each has another one.
@@ -138,14 +127,6 @@ impl Target {
             )),
             _ => Ok(()),
         }
-    }
-}
-
-/// The process that serves; `None`: it does not tell.
-fn process_of(dialogue: &mut Dialogue) -> Option<Process> {
-    match dialogue.call(&Request { verb: Verb::Statistics, key: &[], value: &[] }) {
-        Ok(Answer::Statistics(statistics)) => Process::of(&statistics),
-        _ => None,
     }
 }
 
