@@ -25,5 +25,6 @@ mod rollouts;
 mod strangers;
 mod stuck;
 mod support;
+mod thousands;
 mod topologies;
 mod way;
