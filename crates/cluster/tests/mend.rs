@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use common::{Nodes, SEED, memory, set, topology};
 use moneta_cluster::{Cluster, ClusterConfig, Connect, Heard, Node, Opened, Topology, Writer};
-use moneta_feed::{Begin, Buckets, Change, Line, Mark, Next, Set, Source, SourceError, StoreSource, Wanted};
+use moneta_feed::{Begin, Buckets, Change, Line, Mark, Next, Set, Source, SourceError, Wanted};
 use moneta_layers::feed::Feed;
 use moneta_memory::Memory;
 use moneta_store::board::{Board, Part};
@@ -19,6 +19,7 @@ use moneta_store::{
     component, steps,
 };
 use moneta_testkit::doubles::{Double, Layer};
+use moneta_testkit::feed::StoreSource;
 use parking_lot::Mutex;
 use pollster::block_on;
 
@@ -120,7 +121,7 @@ impl Connect for Cabled {
         let name = node.address.to_string();
         let store = Arc::clone(&self.stores.lock()[&name]);
         let lie = self.lies.lock().get(&name).cloned().unwrap_or_default();
-        let source = StoreSource::new(store, Wanted { buckets, ..Wanted::default() }, false);
+        let source = StoreSource::new(store, Wanted { buckets, ..Wanted::default() });
         Some(Box::new(Feeding { source, lie, is_cut: self.cuts[&name].load(Relaxed) }))
     }
 }

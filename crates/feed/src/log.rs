@@ -116,11 +116,6 @@ impl LogSource {
         self.is_end && self.is_empty()
     }
 
-    /// Whether there is something to read: a change, or a gap.
-    pub fn has_more(&self) -> bool {
-        !self.is_empty() || feed_of(&self.store).is_some_and(|feed| feed.has_more(self.place))
-    }
-
     /// Bytes of the buffers that it keeps between two reads.
     pub fn held(&self) -> usize {
         self.reader.held()

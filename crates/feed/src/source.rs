@@ -6,7 +6,7 @@ use moneta_store::Version;
 use crate::mark::Line;
 use crate::request::Begin;
 
-/// Tells changes from a place on. Over HTTP, on the memcached port, from a file: to its reader all are alike.
+/// Tells changes from a place on. Over HTTP, on the memcached port, from SSD regions: to its reader all are alike.
 pub trait Source {
     /// Begins to read at a place; what was read before is dropped. Waits until the source answers. `rate`: as of
     /// [`Source::set_rate`].

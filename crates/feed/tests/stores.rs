@@ -1,20 +1,20 @@
-//! From one store of this process to another, straight and by way of a file. The failure to guard against: what one source or
+//! From one store of this process to another, straight and by way of lines of JSON. The failure to guard against: what one source or
 //! encoding tells otherwise than another.
 
-use std::io::Write;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use moneta_feed::apply::AsOf;
 use moneta_feed::{
-    Begin, Change, FileSource, Gap, Mark, Owner, Pump, PumpError, Rate, Rules, Settings, Sink, SinkError, Source,
-    StoreSink, StoreSource, Wanted, json,
+    Begin, Change, Gap, Line, Mark, Owner, Pump, PumpError, Rate, Rules, Settings, Sink, SinkError, Source, StoreSink,
+    Wanted, json,
 };
 use moneta_layers::feed::Feed;
 use moneta_memory::{Memory, MemoryConfig};
 use moneta_store::request::{Delete, Write as Request};
 use moneta_store::versions::Versioning;
 use moneta_store::{Calls, Clock, Key, KeyHash, Lookup, Origin, Policy, Store, Version};
+use moneta_testkit::feed::StoreSource;
 
 const KEYS: u32 = 50;
 
@@ -128,7 +128,7 @@ impl Sink for Lines {
 }
 
 #[test]
-fn stores_end_alike_straight_and_by_way_of_a_file() {
+fn stores_end_alike_straight_and_by_way_of_lines() {
     let seed = std::env::var("MONETA_SEED").ok().and_then(|text| text.parse().ok());
     let seed = seed.unwrap_or_else(|| fastrand::u64(..));
     println!("MONETA_SEED={seed}");
@@ -139,23 +139,24 @@ fn stores_end_alike_straight_and_by_way_of_a_file() {
     clock.advance(10);
     some_changes(&one, &mut rng);
     let wanted = Wanted { values: true, ..Wanted::default() };
-    let source = || StoreSource::new(Arc::clone(&one), wanted.clone(), false);
+    let source = || StoreSource::new(Arc::clone(&one), wanted.clone());
     let tally = pump(source(), sink(&other, &clock)).into_sink().tally();
     assert!(tally.taken > 0 && tally.refused == 0 && tally.unsure == 0, "{tally:?}");
     assert!(content(&one).iter().any(Option::is_some));
     assert_eq!(content(&other), content(&one));
     let lines = pump(source(), Lines(Vec::new())).into_sink().0;
-    let mut file = tempfile::NamedTempFile::new().expect("a file");
-    file.write_all(&lines).expect("there is room");
-    let source = FileSource::new(file.path().to_owned(), 1 << 20);
-    pump(source, sink(&third, &clock));
+    let lines = String::from_utf8(lines).expect("lines of JSON");
+    let told = lines.lines().map(|line| match json::read(line).expect("a line that it wrote") {
+        Line::Change(change) => change,
+        line => panic!("no change: {line:?}"),
+    });
+    let mut by_lines = sink(&third, &clock);
+    by_lines.take(told.collect()).expect("nothing fails");
+    by_lines.settle().expect("nothing fails");
     assert_eq!(content(&third), content(&one));
     // What is there already changes nothing.
     assert_eq!(
-        pump(self::StoreSource::new(Arc::clone(&third), wanted.clone(), false), sink(&other, &clock))
-            .into_sink()
-            .tally()
-            .refused,
+        pump(StoreSource::new(Arc::clone(&third), wanted.clone()), sink(&other, &clock)).into_sink().tally().refused,
         0
     );
     assert_eq!(content(&other), content(&one));

@@ -5,6 +5,8 @@
 //! and ends what runs beside a test.
 
 pub mod doubles;
+#[cfg(feature = "feed")]
+pub mod feed;
 pub mod model;
 #[cfg(feature = "process")]
 pub mod process;

@@ -8,11 +8,12 @@ use std::sync::Arc;
 use fastrand::Rng;
 use moneta_feed::{
     Begin, Change, Gap, Line, Mark, Next, Owner, Pump, PumpError, Rate, Settings, Sink, SinkError, Source, SourceError,
-    StoreSource, Wanted,
+    Wanted,
 };
 use moneta_relay::RelayConfig;
 use moneta_relay::progress::{Kept, Resume};
 use moneta_store::Version;
+use moneta_testkit::feed::StoreSource;
 
 use crate::region::{Applied, Region};
 use crate::{Guard, MARKS};
@@ -109,7 +110,7 @@ impl Carrier {
         let since = regions[self.to].clock.millis().min(regions[self.from].clock.millis()) - MARKS;
         let wanted = Wanted { values: true, region: Some(self.from as u8), ..Wanted::default() };
         let told = Rc::<RefCell<Option<Mark>>>::default();
-        let source = StoreSource::new(store, wanted, false);
+        let source = StoreSource::new(store, wanted);
         let source = Told { source, guard, from: self.from, since, told: Rc::clone(&told) };
         let sink = Taking { to: &mut regions[self.to], guard, lacks: false, read: Read::default() };
         let settings = Settings {
