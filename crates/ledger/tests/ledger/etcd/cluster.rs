@@ -1,7 +1,7 @@
 //! Real members of etcd.
 
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
@@ -52,7 +52,15 @@ impl Cluster {
         SHARED.get_or_init(|| {
             let (sender, receiver) = std::sync::mpsc::channel();
             std::thread::spawn(move || {
-                let _ = sender.send(Self::start(1));
+                let cluster = Self::start(1);
+                // What is static is never dropped: its folder is removed by a process that sees this one end.
+                let mut remover = clean("sh");
+                remover.args(["-c", "read -r _; until rm -rf \"$0\"; do sleep 0.1; done"]).arg(cluster.folder.path());
+                remover.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+                let mut remover = remover.spawn().expect("there is a shell");
+                let _held = remover.stdin.take();
+                let _ = sender.send(cluster);
+                let _ = remover.wait();
                 loop {
                     std::thread::park();
                 }

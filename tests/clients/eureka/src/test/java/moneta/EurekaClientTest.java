@@ -23,7 +23,6 @@ import java.net.http.HttpClient;
 import java.net.http.HttpRequest;
 import java.net.http.HttpRequest.BodyPublishers;
 import java.net.http.HttpResponse.BodyHandlers;
-import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
@@ -35,13 +34,16 @@ import java.util.regex.Pattern;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
 
 /** Netflix's own client against `moneta control --eureka`. */
 class EurekaClientTest {
     private static final long PATIENCE = TimeUnit.SECONDS.toNanos(60);
 
+    @TempDir
+    Path data;
+
     private Process process;
-    private Path data;
     private int control;
     private int eureka;
     /** What stands before the host in the URL of the server. */
@@ -49,7 +51,6 @@ class EurekaClientTest {
 
     @BeforeEach
     void start() throws Exception {
-        data = Files.createTempDirectory("moneta-control");
         begin();
     }
 

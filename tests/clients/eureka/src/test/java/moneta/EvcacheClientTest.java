@@ -20,7 +20,7 @@ import java.net.URI;
 import java.net.http.HttpClient;
 import java.net.http.HttpRequest;
 import java.net.http.HttpResponse.BodyHandlers;
-import java.nio.file.Files;
+import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
@@ -29,10 +29,14 @@ import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
 
 /** EVCache's own client, which finds nodes of Moneta by the control plane's interface for Eureka, and sets and reads there. */
 class EvcacheClientTest {
     private static final long PATIENCE = TimeUnit.SECONDS.toNanos(90);
+
+    @TempDir
+    Path folder;
 
     private final List<Process> processes = new ArrayList<>();
 
@@ -84,7 +88,7 @@ class EvcacheClientTest {
     void itFindsNodesByEurekaAndSetsAndReadsThere() throws Exception {
         int control = freePort();
         int eureka = freePort();
-        moneta("control", "--data", Files.createTempDirectory("moneta-control").toString(), "--listen", "127.0.0.1:" + control,
+        moneta("control", "--data", folder.resolve("control").toString(), "--listen", "127.0.0.1:" + control,
                 "--eureka", "127.0.0.1:" + eureka);
         until("the control plane answers", () -> get(eureka, "/status").startsWith("STARTED"));
         List<Integer> admins = new ArrayList<>();
@@ -94,7 +98,7 @@ class EvcacheClientTest {
             admins.add(admin);
             moneta("serve", "--listen", "127.0.0.1", "-p", String.valueOf(freePort()), "--admin", "127.0.0.1:" + admin, "-m", "64",
                     "--control", "http://127.0.0.1:" + control, "--app", "EVCACHE_APP", "--zone", zone, "--replica", "group-" + zone,
-                    "--slot", "s0", "--state-dir", Files.createTempDirectory("moneta-node").toString());
+                    "--slot", "s0", "--state-dir", folder.resolve(zone).toString());
         }
         until("both nodes are up", () -> get(eureka, "/eureka/apps/EVCACHE_APP").split("<status>UP</status>", -1).length == 3);
         InstanceInfo info = InstanceInfo.Builder.newBuilder()
