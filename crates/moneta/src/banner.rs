@@ -54,7 +54,7 @@ pub fn write(out: &mut impl Write, settings: &Settings, reachable: &Reachable) -
     writeln!(out, "threads      {threads}, for up to {connections} connections")?;
     if let Some(path) = settings.get(&AUTH_FILE) {
         let way = match settings.get(&ENABLE_SASL) {
-            true => "SASL PLAIN on the binary protocol",
+            true => "SASL PLAIN, or `set` with `user password` as its value",
             false => "`set` with `user password` as its value",
         };
         writeln!(out, "log in       by {way}, users from {}", path.display())?;

@@ -300,6 +300,56 @@ fn a_fleet_moves_from_memcached_zone_by_zone() {
     }
 }
 
+/// A proxy logs in before it speaks meta: to a memcached and a node with `-Y`, and to a node with `-S`.
+#[test]
+fn a_proxy_logs_in_to_nodes_with_memcacheds_passwords() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let secret = |name: &str, text: &str| {
+        let path = file(folder.path(), name, text);
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+        std::fs::set_permissions(&path, mode).expect("it is ours");
+        path
+    };
+    let (users, login) = (secret("users", "ann:secret\n"), secret("login", "ann:secret\n"));
+    let wrong = secret("wrong", "ann:secreT\n");
+    let memcached = Memcached::start_at(folder.path().join("a.sock"), &["-t", "1", "-Y", &users]);
+    let of_node = ["--cluster", "--threads", "1", "-m", "16m", "-Y", &users];
+    let by_text = Node::start(&[&of_node[..], &["--writer-id", "1"]].concat());
+    let by_sasl = Node::start(&[&of_node[..], &["--writer-id", "2", "-S"]].concat());
+    let addresses =
+        [memcached.path().display().to_string(), by_text.address().to_string(), by_sasl.address().to_string()];
+    let replica =
+        |(zone, address): (&str, String)| format!("[[replica]]\nzone = \"{zone}\"\nnodes = [\"0={address}\"]\n");
+    let topology: String = ZONES.into_iter().zip(addresses).map(replica).collect();
+    let topology = file(folder.path(), "topology.toml", &format!("epoch = 1\n{topology}"));
+    let proxy = |login: &str| {
+        let of_proxy = ["proxy", "-p", "0", "--admin", "off", "--threads", "1", "--ack", "all", "--node-timeout", "5s"];
+        Node::run(moneta(&of_proxy).args(["--topology", &topology, "--zone", "c", "--login-file", login]))
+    };
+    // Of each protocol, one item.
+    let known = proxy(&login);
+    let binary_set = b"\x80\x01\0\x01\x08\0\0\0\0\0\0\x0a\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0b3";
+    until("all three take what is set", || known.exchange("set t 0 0 1\r\n1\r\n") == "STORED\r\n");
+    assert_eq!(known.exchange("ms m 1\r\n2\r\nmg m v\r\nget t\r\n"), format!("HD\r\nVA 1\r\n2\r\n{}", hit("t", "1")));
+    let mut stream = known.connect();
+    stream.write_all(binary_set).expect("it reads");
+    let mut answer = [0; 24];
+    std::io::Read::read_exact(&mut stream, &mut answer).expect("it answers");
+    assert_eq!(answer[6..8], [0, 0]);
+    // With `all` each copy had them before they were answered.
+    let log_in = "set x 0 0 10\r\nann secret\r\n";
+    let own = format!("{log_in}get t\r\nget m\r\nget b\r\n");
+    let has = format!("STORED\r\n{}{}{}", hit("t", "1"), hit("m", "2"), hit("b", "3"));
+    assert_eq!(exchange(&memcached, &own), has);
+    assert_eq!(by_text.exchange(&own), has);
+    assert_eq!(by_sasl.exchange(&own), has);
+    // One with another secret is refused by each.
+    let stranger = proxy(&wrong);
+    assert!(stranger.exchange("get t\r\n").starts_with("SERVER_ERROR"));
+    let refused = || stranger.log().matches("refuses the log-in").count();
+    stranger.wait_for(|| refused() >= 3, "a node lets it in");
+}
+
 /// What a node is, is its server's to say: another one may take its address.
 #[test]
 fn a_node_s_address_goes_from_moneta_to_memcached_and_back() {

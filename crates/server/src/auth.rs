@@ -15,7 +15,7 @@ pub enum AuthMode {
     Off,
     /// The first text command is a `set` whose value is `user password`; the binary protocol is refused (`-Y`).
     Text,
-    /// SASL PLAIN on the binary protocol; the text protocol is refused (`-S`).
+    /// The same, and SASL PLAIN on the binary protocol (`-S`).
     Sasl,
 }
 

@@ -286,8 +286,9 @@ impl Session {
                 _ if self.is_guarded() && is_binary => (Protocol::Binary, Stage::SaslLogin { started: false }),
                 _ if self.is_guarded() => (Protocol::Text, Stage::TextLogin),
                 AuthMode::Off => (Protocol::Any, Stage::Open),
-                AuthMode::Text => (Protocol::Text, Stage::TextLogin),
-                AuthMode::Sasl => (Protocol::Binary, Stage::SaslLogin { started: false }),
+                AuthMode::Sasl if is_binary => (Protocol::Binary, Stage::SaslLogin { started: false }),
+                // Proxies and other nodes speak meta.
+                AuthMode::Text | AuthMode::Sasl => (Protocol::Text, Stage::TextLogin),
             };
             self.stage = stage;
             self.decoder = Decoder::new(protocol, settings.item_max);

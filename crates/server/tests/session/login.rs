@@ -87,9 +87,17 @@ fn sasl_refuses_commands_of_strangers_before_their_value_is_there() {
     let set = packet(1, b"a", &[0; 8], &[b'x'; 1000], 0);
     assert_eq!(statuses(&mut talk, &worker, &[set[..40].to_vec()]), [(0x20, "Auth failure.".to_owned())]);
     assert_eq!(talk.after, After::CloseWhenFlushed);
+}
+
+/// Proxies speak meta: without this they reach no node that runs with `-S`.
+#[test]
+fn where_sasl_is_on_text_clients_log_in_too() {
+    let worker = guarded(AuthMode::Sasl);
     let mut talk = Talk::new();
-    assert_eq!(talk.say(&worker, b"get a\r\n"), b"");
-    assert_eq!(talk.after, After::CloseNow);
+    let mut say = |bytes: &str| String::from_utf8(talk.say(&worker, bytes.as_bytes())).unwrap();
+    assert_eq!(say("get a\r\nmn\r\nmg a v\r\n"), "CLIENT_ERROR unauthenticated\r\n".repeat(3));
+    assert_eq!(say("set x 0 0 10\r\nann secrex\r\n"), "CLIENT_ERROR authentication failure\r\n");
+    assert_eq!(say("set x 0 0 10\r\nann secret\r\nmg a v\r\nmn\r\n"), "STORED\r\nEN\r\nMN\r\n");
 }
 
 #[test]

@@ -24,14 +24,15 @@ use crate::options::kinds::words::CommandList;
 section! {
     "Access";
 
-    /// File of `user:password` lines; clients have to log in, by the text protocol's `set` or, with --enable-sasl, by SASL PLAIN.
+    /// File of `user:password` lines; clients have to log in, by the text protocol's `set` or, with --enable-sasl, also by SASL
+    /// PLAIN.
     AUTH_FILE: File = Opt::new("auth_file", File, || None)
         .short('Y')
         .example("\"\"")
         .live()
         .when("When others can reach the port. Turning log-ins on or off takes a restart.");
 
-    /// SASL PLAIN on the binary protocol, for the users of --auth-file; the text protocol is refused.
+    /// SASL PLAIN on the binary protocol, for the users of --auth-file, who may log in by text too (memcached refuses text then).
     ENABLE_SASL: Switch = Opt::new("enable_sasl", Switch, || false)
         .short('S')
         .when("When clients authenticate with SASL.");
