@@ -4,6 +4,8 @@
 //! write that a proxy kept for it as a hint and that never got there, lies further back in the other copy's feed. So all that was
 //! written since that copy was begun to be read is compared, too. As any repair it creates nothing: what is missing stays a miss.
 
+use std::fs::File;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -61,9 +63,35 @@ impl Waiting {
     }
 }
 
+/// What is to be repaired.
+#[derive(Debug, Default)]
+struct Work {
+    waiting: Option<Waiting>,
+    /// What is compared now. It is kept with what waits until that has been done.
+    running: Option<Waiting>,
+}
+
+impl Work {
+    /// All of it, for the next process.
+    fn all(&self) -> Option<Waiting> {
+        let (running, waiting) = (self.running.clone(), self.waiting.clone());
+        running.into_iter().chain(waiting).reduce(Waiting::and)
+    }
+}
+
+/// How a repair ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ended {
+    Done,
+    /// It is to be tried again.
+    Failed,
+    /// The process stops: the next one goes on with it.
+    Stopped,
+}
+
 /// Repairs of gaps, and of what a copy lacked that was read before another one.
 pub struct Repairs {
-    waiting: Mutex<Option<Waiting>>,
+    work: Mutex<Work>,
     /// Where that is kept: the next process goes on with it.
     file: PathBuf,
     last: Mutex<Option<Result<moneta_repair::Report, String>>>,
@@ -85,7 +113,7 @@ impl Repairs {
             tracing::info!(since, "what the relay of before had to repair is repaired");
         }
         let repairs = Arc::new(Self {
-            waiting: Mutex::new(waiting),
+            work: Mutex::new(Work { waiting, running: None }),
             file,
             last: Mutex::default(),
             done: AtomicU64::new(0),
@@ -103,7 +131,7 @@ impl Repairs {
         let (mut began, mut failures): (Option<Instant>, usize) = (None, 0);
         while !run.is_stopped() {
             let rests = began.is_some_and(|began| began.elapsed() < SWITCHES_EVERY);
-            if !self.waiting.lock().as_ref().is_some_and(|waiting| waiting.has_gap || !rests) {
+            if !self.work.lock().waiting.as_ref().is_some_and(|waiting| waiting.has_gap || !rests) {
                 run.sleep(LOOK);
                 continue;
             }
@@ -111,20 +139,40 @@ impl Repairs {
             if run.is_stopped() {
                 return;
             }
-            // It stays in the file until it is done.
-            let Some(waiting) = self.waiting.lock().take() else { continue };
+            let Some(waiting) = self.begin() else { continue };
             began = Some(Instant::now());
-            if self.once(run, (options, outward), &waiting, failures) {
-                failures = 0;
-                self.change(|later| later);
-                continue;
+            let ended = self.once(run, (options, outward), &waiting, failures);
+            self.end(ended);
+            match ended {
+                Ended::Done => failures = 0,
+                Ended::Stopped => return,
+                Ended::Failed => {
+                    failures += 1;
+                    // A repair that failed need not wait for the time between two switches.
+                    began = None;
+                    run.sleep(AGAIN);
+                }
             }
-            failures += 1;
-            self.change(|later| Some(later.into_iter().fold(waiting, Waiting::and)));
-            // What failed is tried again, whatever it is.
-            began = None;
-            run.sleep(AGAIN);
         }
+    }
+
+    /// What is compared from now on.
+    fn begin(&self) -> Option<Waiting> {
+        let mut work = self.work.lock();
+        work.running = work.waiting.take();
+        work.running.clone()
+    }
+
+    /// What became of that.
+    fn end(&self, ended: Ended) {
+        self.change(|work| match ended {
+            Ended::Done => work.running = None,
+            Ended::Stopped => {}
+            Ended::Failed => {
+                let running = work.running.take();
+                work.waiting = running.into_iter().chain(work.waiting.take()).reduce(Waiting::and);
+            }
+        });
     }
 
     /// A time is to be compared.
@@ -133,14 +181,14 @@ impl Repairs {
         self.clock.refresh();
         let back = if has_gap { 0 } else { self.clock.millis().saturating_sub(SWITCHES_BACK) };
         let due = Waiting { since: due.since.max(back), copy: due.copy.clone(), has_gap };
-        self.change(|before| Some(before.into_iter().rfold(due, |due, before| before.and(due))));
+        self.change(|work| work.waiting = work.waiting.take().into_iter().chain([due]).reduce(Waiting::and));
     }
 
-    /// Changes what waits, and keeps it.
-    fn change(&self, to: impl FnOnce(Option<Waiting>) -> Option<Waiting>) {
-        let mut waiting = self.waiting.lock();
-        *waiting = to(waiting.take());
-        if let Err(error) = keep(&self.file, waiting.as_ref()) {
+    /// Changes what is to be done, and keeps it.
+    fn change(&self, change: impl FnOnce(&mut Work)) {
+        let mut work = self.work.lock();
+        change(&mut work);
+        if let Err(error) = keep(&self.file, work.all().as_ref()) {
             let path = self.file.display();
             tracing::error!(%path, %error, "what is to be repaired is not kept: if the process ends now, it is forgotten");
         }
@@ -161,13 +209,13 @@ impl Repairs {
             Some(Ok(report)) => json!(report),
             Some(Err(why)) => json!({ "failure": why }),
         };
-        let since = self.waiting.lock().as_ref().map(|waiting| waiting.since);
+        let since = self.work.lock().waiting.as_ref().map(|waiting| waiting.since);
         let repairs = json!({"waiting_since": since, "last": last});
         [("repairs".to_owned(), repairs)].into_iter().collect()
     }
 
-    /// Repairs what was written since a moment; `failures`: how often that has failed. False: it is to be tried again.
-    fn once(&self, run: &Run, (options, outward): (&Values, &Outward), waiting: &Waiting, failures: usize) -> bool {
+    /// Repairs what was written since a moment; `failures`: how often that has failed.
+    fn once(&self, run: &Run, (options, outward): (&Values, &Outward), waiting: &Waiting, failures: usize) -> Ended {
         let Waiting { since, copy, has_gap } = waiting;
         tracing::info!(since, has_gap, "what was written in the other region since is compared with what is here");
         let watch = Watching(run);
@@ -193,14 +241,18 @@ impl Repairs {
                 let is_done = report.done && report.failed == 0;
                 (if is_done { &self.done } else { &self.failed }).fetch_add(1, Ordering::Relaxed);
                 *self.last.lock() = Some(Ok(report));
-                is_done || run.is_stopped()
+                match is_done {
+                    true => Ended::Done,
+                    false if run.is_stopped() => Ended::Stopped,
+                    false => Ended::Failed,
+                }
             }
             Err(error) => {
                 let why = format!("{error:#}");
                 tracing::error!(error = why, "what may be missing is not repaired; `moneta repair` may be run by hand");
                 self.failed.fetch_add(1, Ordering::Relaxed);
                 *self.last.lock() = Some(Err(why));
-                false
+                Ended::Failed
             }
         }
     }
@@ -229,7 +281,9 @@ fn keep(path: &Path, waiting: Option<&Waiting>) -> std::io::Result<()> {
         };
     };
     let draft = path.with_extension("repair.new");
-    std::fs::write(&draft, serde_json::to_vec(waiting)?)?;
+    let mut file = File::create(&draft)?;
+    file.write_all(&serde_json::to_vec(waiting)?)?;
+    file.sync_all()?;
     std::fs::rename(draft, path)
 }
 
@@ -296,6 +350,38 @@ mod tests {
         let of = |since, copy: &str, has_gap| Waiting { since, copy: copy.to_owned(), has_gap };
         assert_eq!(of(5, "a", true).and(of(9, "b", false)), of(5, "b", true));
         assert_eq!(of(9, "a", false).and(of(5, "b", false)), of(5, "b", false));
+    }
+
+    /// Without this a stop, or a second gap and a kill, in the middle of a repair forgets it, and what it would have found stays
+    /// missing.
+    #[test]
+    fn what_was_not_repaired_to_its_end_is_left_to_the_next_process() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("app.repair");
+        let repairs = Repairs {
+            work: Mutex::default(),
+            file: file.clone(),
+            last: Mutex::default(),
+            done: AtomicU64::new(0),
+            failed: AtomicU64::new(0),
+            clock: Arc::new(Clock::system()),
+            task: Mutex::default(),
+        };
+        let of = |since, copy: &str| Some(Waiting { since, copy: copy.to_owned(), has_gap: true });
+        let due = |since, copy: &str| repairs.due(&Due { since, copy: copy.to_owned(), cause: DueCause::Gap });
+        due(5, "a");
+        assert_eq!((repairs.begin(), read(&file)), (of(5, "a"), of(5, "a")));
+        due(9, "b");
+        assert_eq!(read(&file), of(5, "b"), "a process that is killed now leaves both");
+        repairs.end(Ended::Stopped);
+        assert_eq!(read(&file), of(5, "b"), "and so does one that stops");
+        repairs.end(Ended::Failed);
+        assert_eq!((repairs.begin(), read(&file)), (of(5, "b"), of(5, "b")));
+        due(9, "c");
+        repairs.end(Ended::Done);
+        assert_eq!((repairs.begin(), read(&file)), (of(9, "c"), of(9, "c")), "what came meanwhile is left");
+        repairs.end(Ended::Done);
+        assert_eq!((repairs.begin(), file.exists()), (None, false));
     }
 
     #[test]
