@@ -100,6 +100,19 @@ fn a_repair_is_a_job_that_goes_on_where_its_worker_left_it() {
     assert_eq!(copies.repaired(0..KEYS), KEYS);
 }
 
+/// Without this a repair of a week is told as done by one of an hour that was open.
+#[test]
+fn a_repair_that_looks_further_back_than_the_open_one_is_begun_beside_it() {
+    let copies = Copies::start(1);
+    let begin = |since: &str| id_of(&copies.repair(&["--since", since, "--detach"]));
+    let hour = begin("1h");
+    assert_eq!(begin("30m"), hour);
+    let told = copies.repair(&["--since", "2h", "--detach"]);
+    assert!(told.contains(&format!("job {hour}, which is")) && told.contains("does not look as far back"), "{told}");
+    let ids: Vec<&str> = told.split_whitespace().filter(|word| word.starts_with("repair-")).collect();
+    assert!(ids.len() == 2 && ids[1].trim_end_matches(':') != hour, "{told}");
+}
+
 #[test]
 #[ignore = "it waits for leases of workers that are gone: `make test-warm`"]
 fn a_repair_outlives_its_worker_and_the_control_plane() {

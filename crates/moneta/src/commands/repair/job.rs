@@ -73,6 +73,11 @@ impl Order {
     fn is_like(&self, other: &Self) -> bool {
         *self == Self { since: self.since, ..other.clone() } && (self.since == 0) == (other.since == 0)
     }
+
+    /// Whether a repair like this one looks at all that the other one is to look at.
+    fn covers(&self, other: &Self) -> bool {
+        self.is_like(other) && self.since <= other.since
+    }
 }
 
 /// What a worker keeps.
@@ -85,7 +90,7 @@ struct Checkpoint {
     report: Report,
 }
 
-/// Begins the job, and shows it to its end. One of the same that is open is gone on with; in place of one that has failed another is
+/// Begins the job, and shows it to its end. One of the same that is open, and looks as far back, is gone on with; in place of one that has failed another is
 /// begun, which looks back as far as that one did.
 ///
 /// # Errors
@@ -105,6 +110,10 @@ pub fn begin(args: &RepairArgs, app: &str) -> anyhow::Result<ExitCode> {
             order.since = order.since.min(before.since);
             job::steer(&control, id, "cancel", "begun anew")?;
             writeln!(stdout().lock(), "the job {id} has failed: begun anew, as far back as that")?;
+            continue;
+        }
+        if !before.covers(&order) {
+            writeln!(stdout().lock(), "job {id}, which is {state}, does not look as far back: another one is begun")?;
             continue;
         }
         writeln!(stdout().lock(), "job {id}, which is {state}, repairs the same")?;
@@ -219,5 +228,7 @@ mod tests {
         };
         assert!(order("a", 5).is_like(&order("a", 9)) && order("a", 0).is_like(&order("a", 0)));
         assert!(!order("a", 5).is_like(&order("c", 5)) && !order("a", 0).is_like(&order("a", 9)));
+        assert!(order("a", 5).covers(&order("a", 9)) && order("a", 5).covers(&order("a", 5)));
+        assert!(!order("a", 9).covers(&order("a", 5)) && !order("a", 5).covers(&order("c", 9)));
     }
 }
