@@ -1,6 +1,7 @@
 //! The queue, and the thread behind it.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -15,8 +16,11 @@ use crate::writer::Writer;
 
 /// Lines that wait at most: a MiB or so.
 const QUEUE: usize = 4096;
-/// Lines a second of log-ins that failed: whoever guesses must not fill the disk.
-const FAILURES_A_SECOND: u64 = 10;
+/// Lines a second of log-ins that failed, and of one command of one client: a client that guesses, or repeats what it may do, must
+/// neither fill the disk nor take the queue from what others do.
+const A_SECOND: u64 = 10;
+/// Kinds that are counted, about.
+const KINDS: usize = 1024;
 /// How often the log says that lines are lost.
 const SAY: Duration = Duration::from_secs(60);
 /// How long the end of the process waits for lines to be written.
@@ -27,15 +31,32 @@ const END: Duration = Duration::from_secs(1);
 pub struct Audit {
     shared: Arc<Shared>,
     task: Option<Task>,
-    failures: Mutex<Failures>,
+    // Held for a look at one kind.
+    kinds: Mutex<HashMap<u64, Noted>>,
 }
 
-/// Log-ins that failed within a second.
+/// Events of one kind within a second.
 #[derive(Debug, Default)]
-struct Failures {
+struct Noted {
     second: u64,
     noted: u64,
     left_out: u64,
+}
+
+/// The kind of an event of which only so many are noted in a second; `None`: all are.
+fn kind(event: &Event<'_>) -> Option<u64> {
+    let of = match *event {
+        Event::LogInFailed { .. } => None,
+        Event::Command { who, from, command } => {
+            // A client comes from another port with each connection.
+            let address = from.rsplit_once(':').map_or(from, |(address, _)| address);
+            Some((who.unwrap_or(address), command))
+        }
+        _ => return None,
+    };
+    let mut hasher = DefaultHasher::new();
+    of.hash(&mut hasher);
+    Some(hasher.finish())
 }
 
 #[derive(Debug, Default)]
@@ -65,7 +86,7 @@ impl Audit {
         let (writer, shared) = (Writer::new(path)?, Arc::<Shared>::default());
         let of_thread = Arc::clone(&shared);
         let task = moneta_background::start("audit", move |run| work(run, &of_thread, writer))?;
-        Ok(Self { shared, task: Some(task), failures: Mutex::default() })
+        Ok(Self { shared, task: Some(task), kinds: Mutex::default() })
     }
 
     /// Notes an event. It never waits.
@@ -85,20 +106,22 @@ impl Audit {
 
     /// How many events of its kind were left out before it; `None`: it is left out, too.
     fn admits(&self, event: Event<'_>, now: SystemTime) -> Option<u64> {
-        if !matches!(event, Event::LogInFailed { .. }) {
-            return Some(0);
-        }
+        let Some(kind) = kind(&event) else { return Some(0) };
         let second = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
-        let mut failures = self.failures.lock();
-        if failures.second != second {
-            (failures.second, failures.noted) = (second, 0);
+        let mut kinds = self.kinds.lock();
+        if kinds.len() >= KINDS {
+            kinds.retain(|_, noted| noted.second == second);
         }
-        if failures.noted >= FAILURES_A_SECOND {
-            failures.left_out += 1;
+        let of = kinds.entry(kind).or_default();
+        if of.second != second {
+            (of.second, of.noted) = (second, 0);
+        }
+        if of.noted >= A_SECOND {
+            of.left_out += 1;
             return None;
         }
-        failures.noted += 1;
-        Some(std::mem::take(&mut failures.left_out))
+        of.noted += 1;
+        Some(std::mem::take(&mut of.left_out))
     }
 
     /// Has the file opened again, for what comes from now on: what rotates logs has moved it.
@@ -217,9 +240,36 @@ mod tests {
         let second = SystemTime::UNIX_EPOCH + Duration::from_secs(7);
         let failed = Event::LogInFailed { from: "x" };
         let admitted: Vec<_> = (0..100).filter_map(|_| audit.admits(failed, second)).collect();
-        assert_eq!(admitted, [0; FAILURES_A_SECOND as usize]);
+        assert_eq!(admitted, [0; A_SECOND as usize]);
         assert_eq!(audit.admits(Event::Reloaded, second), Some(0), "others are noted");
         assert_eq!(audit.admits(failed, second + Duration::from_secs(1)), Some(90));
         assert_eq!(audit.admits(failed, second + Duration::from_secs(1)), Some(0));
+    }
+
+    /// Without this, who may flush hides behind its own lines what others do: the queue is full, and the disk.
+    #[test]
+    fn a_command_that_one_client_repeats_leaves_others_their_lines() {
+        fn command<'a>(who: Option<&'a str>, from: &'a str, command: &'a str) -> Event<'a> {
+            Event::Command { who, from, command }
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let audit = Audit::start(&folder.path().join("audit.jsonl")).unwrap();
+        let second = SystemTime::UNIX_EPOCH + Duration::from_secs(7);
+        let admitted = |event| (0..100).filter_map(|_| audit.admits(event, second)).count() as u64;
+        assert_eq!(admitted(command(Some("ann"), "192.0.2.1:1", "flush_all")), A_SECOND);
+        assert_eq!(admitted(command(Some("ann"), "192.0.2.2:9", "flush_all")), 0, "from wherever it comes");
+        assert_eq!(admitted(command(Some("ann"), "192.0.2.1:1", "verbosity")), A_SECOND);
+        assert_eq!(admitted(command(Some("ops"), "192.0.2.1:1", "flush_all")), A_SECOND);
+        assert_eq!(admitted(command(None, "192.0.2.1:1", "flush_all")), A_SECOND);
+        assert_eq!(admitted(command(None, "192.0.2.1:2", "flush_all")), 0, "of another connection");
+        assert_eq!(admitted(Event::Reloaded), 100);
+        let next = second + Duration::from_secs(1);
+        assert_eq!(audit.admits(command(Some("ann"), "192.0.2.1:1", "flush_all"), next), Some(190));
+        // However many there are, they are not kept.
+        for number in 0..3 * KINDS as u64 {
+            let from = format!("client-{number}:1");
+            assert_eq!(audit.admits(command(None, &from, "flush_all"), next + Duration::from_secs(number)), Some(0));
+        }
+        assert!(audit.kinds.lock().len() <= KINDS);
     }
 }

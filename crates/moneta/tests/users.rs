@@ -149,12 +149,17 @@ fn apps_of_a_proxy_are_what_its_users_may_touch() {
     assert_eq!(unix(&(log_in("two", &two) + "get k\r\n")), format!("STORED\r\n{}", no("read")));
 }
 
-/// Asks the admin port of a node for a page, with these headers; returns the status.
-fn page(node: &Node, method: &str, path: &str, headers: &str) -> u16 {
+/// What the admin port of a node answers to a request for a page, with these headers.
+fn answer(node: &Node, method: &str, path: &str, headers: &str) -> String {
     let address = node.screen.iter().find_map(|line| line.split("http://").nth(1)).expect("it has an admin port");
     let address = address.split(['/', ' ']).next().expect("an address");
     let request = format!("{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n{headers}\r\n");
-    let answer = common::exchange(common::connect(address), &request);
+    common::exchange(common::connect(address), &request)
+}
+
+/// The status of a page.
+fn page(node: &Node, method: &str, path: &str, headers: &str) -> u16 {
+    let answer = answer(node, method, path, headers);
     answer.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or_else(|| panic!("{answer}"))
 }
 
@@ -404,6 +409,35 @@ fn a_flood_of_failed_log_ins_leaves_others_their_service() {
     });
 }
 
+/// Who is refused as fast as it can ask fills neither the log nor the audit log; each refusal is counted.
+#[test]
+fn refusals_are_counted_each_and_logged_at_a_bounded_rate() {
+    const FLOOD: usize = 20_000;
+    let users = Users::new();
+    let ann = users.add("ann", &["--rights", "read", "--prefix", "a:"]);
+    let (path, folder) = (users.path(), tempfile::tempdir().unwrap());
+    let audit = folder.path().join("audit.jsonl");
+    let audit = audit.to_str().unwrap();
+    let limits = ["--login-attempts", "1000000", "--login-failures", "1000000"];
+    let node = Node::start(&[&["--users", &path, "--audit-log", audit, "--admin-metrics-open"][..], &limits].concat());
+    let refused = node.exchange(&(log_in("ann", &ann) + &"get b\r\n".repeat(FLOOD)));
+    assert_eq!(refused.matches("CLIENT_ERROR not allowed: read\r\n").count(), FLOOD);
+    let failed = node.exchange(&log_in("ann", "wrong").repeat(FLOOD));
+    assert_eq!(failed.matches(FAILURE).count(), FLOOD);
+    let metrics = answer(&node, "GET", "/metrics", "");
+    assert!(
+        metrics.contains(&format!("moneta_user_refusals_total{{user=\"ann\",right=\"read\"}} {FLOOD}\n")),
+        "{metrics}"
+    );
+    node.wait_for_log("lines left out");
+    let (log, audit) = (node.log(), fs::read_to_string(audit).unwrap());
+    // Ten a second of each place in the program.
+    for (text, part) in [(&log, "refused for want of a right"), (&log, "log-in failed"), (&audit, "log_in_failed")] {
+        let lines = text.matches(part).count();
+        assert!((1..FLOOD / 4).contains(&lines), "{part}: {lines}");
+    }
+}
+
 #[test]
 fn a_password_logs_in() {
     let users = Users::new();
@@ -456,6 +490,29 @@ fn the_command_edits_a_file_and_says_what_is_wrong() {
     assert_eq!(fs::read_to_string(&path).unwrap(), text, "nothing changed");
     assert_eq!(fs::read_dir(users.folder.path()).unwrap().count(), 1, "nothing is left beside it");
     assert_eq!(output(&mut moneta(&["user", "add", &path, "eve", "--rights", "all"])).status.code(), Some(2));
+}
+
+/// Beyond loopback an admin port has users, clients with certificates, or is opened by a word.
+#[test]
+fn an_admin_port_beyond_loopback_is_opened_by_users_or_by_a_word() {
+    let users = Users::new();
+    users.add("ops", &["--rights", "stats"]);
+    let path = users.path();
+    let of_node = ["serve", "-p", "0", "--admin", "0.0.0.0:0"];
+    let said = refused(&mut moneta(&of_node), 2);
+    assert!(said.contains("admin_open"), "{said}");
+    let started = |more: &[&str]| Node::run(moneta(&of_node).args(more));
+    let (open, asks) = (started(&["--admin-open"]), started(&["--users", &path]));
+    // Asked at loopback: it is one of all addresses.
+    let local = |node: &Node| {
+        let line =
+            node.screen.iter().find_map(|line| line.split("http://0.0.0.0:").nth(1)).expect("it has an admin port");
+        let port = line.split(['/', ' ']).next().expect("a port");
+        let request = "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+        let answer = common::exchange(common::connect(format!("127.0.0.1:{port}")), request);
+        answer.split(' ').nth(1).map(ToOwned::to_owned)
+    };
+    assert_eq!([local(&open), local(&asks)].map(Option::unwrap_or_default), ["200", "401"]);
 }
 
 #[test]
