@@ -507,6 +507,16 @@ fn commands_and_the_rust_client_reach_nodes_over_tls_and_nothing_goes_without() 
     printed(&mut with(&bench));
     refused(&mut moneta(&bench), 1);
 
+    // A node whose lower tier is that node.
+    let below = format!("remote:{from}");
+    let above =
+        ["serve", "--listen", "notls:127.0.0.1", "-p", "0", "-t", "1", "-m", "16m", "--admin", "off", "--l2", &below];
+    let hit = "VALUE k 0 8\r\nover tls\r\nEND\r\n";
+    let above_in_tls = Node::run(&mut with(&above));
+    above_in_tls.wait_for(|| ask(&above_in_tls, "get k\r\n") == hit, "it reads nothing from its lower tier");
+    let above_in_the_clear = Node::run(&mut moneta(&above));
+    assert_ne!(ask(&above_in_the_clear, "get k\r\n"), hit);
+
     // What the other node lacks comes by the feed.
     assert!(!output(&mut with(&["verify", &from, &into])).status.success());
     let mut feed =

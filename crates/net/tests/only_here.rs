@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// What only this crate names, outside of tests: calls by their path, and traits and crates whose only use is to connect.
-const NAMES: [&str; 9] = [
+const NAMES: [&str; 10] = [
     "TcpStream::connect",
     "UnixStream::connect",
     "TcpSocket::new",
@@ -15,6 +15,7 @@ const NAMES: [&str; 9] = [
     "mio::net::UnixStream",
     "socket2::",
     "ureq::",
+    "rustls",
 ];
 /// Of `rustix::net`.
 const CALLS: [&str; 12] = [
@@ -84,11 +85,35 @@ fn no_other_crate_connects_receives_or_sends() {
     assert!(found.is_empty(), "take `moneta_net` for this:\n{}", found.join("\n"));
 }
 
+/// TLS has one home, so that a change of the library's interface is a change of one crate. `certificates` makes keys, no
+/// connections.
+#[test]
+fn no_other_crate_depends_on_the_library_for_tls() {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("it lies among the others");
+    let depends = |text: &str| text.lines().any(|line| line.split(['=', '.']).next().is_some_and(is_of_tls));
+    let mut found: Vec<_> = fs::read_dir(crates)
+        .expect("it is there")
+        .flatten()
+        .filter(|entry| fs::read_to_string(entry.path().join("Cargo.toml")).is_ok_and(|text| depends(&text)))
+        .map(|entry| entry.file_name())
+        .collect();
+    found.sort();
+    assert_eq!(found, ["net"]);
+    assert!(depends("tokio-rustls = \"0.26\"") && depends("rustls.workspace = true") && !depends("ureq = \"3\""));
+}
+
+/// Whether a crate's name is of rustls, or of what stands on it.
+fn is_of_tls(name: &str) -> bool {
+    let name = name.trim().trim_matches('"');
+    name == "rustls" || name.starts_with("rustls-") || name.ends_with("-rustls")
+}
+
 #[test]
 fn what_is_forbidden_is_seen_however_it_is_written() {
     assert_eq!(forbidden("use rustix::net::{\n    AddressFamily, connect, socket_with, sockopt,\n};"), ["connect"]);
     assert_eq!(forbidden("let _ = rustix::net::send(&socket, bytes, flags);"), ["send"]);
     assert_eq!(forbidden("use rustix::net::{SendFlags, getsockname};"), [""; 0]);
     assert_eq!(forbidden("let stream = std::net::TcpStream::connect(address)?;"), ["TcpStream::connect"]);
+    assert_eq!(forbidden("let config: Arc<rustls::ClientConfig> = config;"), ["rustls"]);
     assert_eq!(forbidden("fn f() {}\n#[cfg(test)]\nmod tests {\n    UnixStream::connect(path)"), [""; 0]);
 }
