@@ -324,7 +324,7 @@ fn explained(error: &ControlError) -> String {
 /// Puts a text in the place of a file: all of it, or nothing, also if the power goes. Its owner alone may read it.
 fn store(path: &Path, text: &str) -> io::Result<()> {
     let new = path.with_extension("new");
-    // One that a process left that was killed may be anybody's.
+    // A file that a killed process left may have another owner or mode.
     match fs::remove_file(&new) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}

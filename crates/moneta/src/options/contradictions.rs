@@ -68,8 +68,8 @@ pub fn of_admin(options: &Values) -> Vec<Refusal> {
     vec![options.refuse(&ADMIN, range)]
 }
 
-/// Refuses users of a control plane that is not named, has no place to keep them, or could be spoken for by others: whoever is on the
-/// way would make itself a user.
+/// Refuses `users = "control"` without a control plane, without a place to keep its users, or over plain connections beyond this
+/// machine: an attacker on the network could make itself a user.
 pub fn of_users(options: &Values, has_folder: bool) -> Vec<Refusal> {
     if options.get(&USERS) != Some(From::Control) {
         return Vec::new();
