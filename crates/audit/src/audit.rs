@@ -16,8 +16,8 @@ use crate::writer::Writer;
 
 /// Lines that wait at most: a MiB or so.
 const QUEUE: usize = 4096;
-/// Lines a second of log-ins that failed, and of one command of one client: a client that guesses, or repeats what it may do, must
-/// neither fill the disk nor take the queue from what others do.
+/// Lines a second of log-ins that failed, and of one command of one client: a client that guesses, or repeats what it may do,
+/// must neither fill the disk nor take the queue from what others do.
 const A_SECOND: u64 = 10;
 /// Kinds that are counted, about.
 const KINDS: usize = 1024;

@@ -1,5 +1,5 @@
-//! From one store of this process to another, straight and by way of lines of JSON. The failure to guard against: what one source or
-//! encoding tells otherwise than another.
+//! From one store of this process to another, straight and by way of lines of JSON. The failure to guard against: what one
+//! source or encoding tells otherwise than another.
 
 use std::sync::Arc;
 

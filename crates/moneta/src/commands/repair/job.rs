@@ -90,8 +90,8 @@ struct Checkpoint {
     report: Report,
 }
 
-/// Begins the job, and shows it to its end. One of the same that is open, and looks as far back, is gone on with; in place of one that has failed another is
-/// begun, which looks back as far as that one did.
+/// Begins the job, and shows it to its end. One of the same that is open, and looks as far back, is gone on with; in place of
+/// one that has failed another is begun, which looks back as far as that one did.
 ///
 /// # Errors
 /// If the control plane does not answer, or refuses.
