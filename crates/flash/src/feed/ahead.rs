@@ -15,7 +15,7 @@ use moneta_store::offload::Offload;
 pub(super) const WINDOW: usize = 1 << 20;
 
 /// Buffers that are kept for the next parts: those that are being read, the one that is worked on, and one that is sent.
-const KEPT: usize = 4;
+const KEPT: usize = 8;
 
 /// A part of a region, in whole blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +50,7 @@ impl Begun {
 }
 
 /// Threads of a reader. One alone leaves the device idle while it hands over what it read.
-const THREADS: usize = 2;
+const THREADS: usize = 4;
 
 /// Reads parts for one reader of the feed. Its threads begin with the first part that is read ahead, and end with this.
 pub(super) struct ReadAhead {

@@ -15,7 +15,7 @@ use moneta_device::io::Aligned;
 use moneta_store::Version;
 
 /// Parts that are being read while another is worked on.
-const DEPTH: usize = 2;
+const DEPTH: usize = 4;
 /// Bytes copied from RAM at once, unless a record is larger.
 const COPY: usize = 256 << 10;
 /// Records up to this size are looked at to find where a stamp is. Larger ones are taken to be after it.
