@@ -92,8 +92,13 @@ impl Plane {
     }
 
     pub fn proxy(&self, state: &Path) -> Node {
+        self.proxy_in("a", state)
+    }
+
+    /// One in a zone.
+    pub fn proxy_in(&self, zone: &str, state: &Path) -> Node {
         let arguments =
-            ["proxy", "-p", "0", "--admin", "127.0.0.1:0", "--topology", "control:app", "--zone", "a", "--app", "app"];
+            ["proxy", "-p", "0", "--admin", "127.0.0.1:0", "--topology", "control:app", "--zone", zone, "--app", "app"];
         let mut command = moneta(&arguments);
         Node::run(command.args(["--control", &self.url(), "--state-dir"]).arg(state))
     }

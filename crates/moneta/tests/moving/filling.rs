@@ -92,3 +92,36 @@ fn a_node_that_is_killed_half_filled_is_filled_by_its_next_start_and_one_that_wa
     assert!(!again.log().contains("the node is being filled"), "{}", again.log());
     assert!(!folder.path().join("state/unfilled").exists());
 }
+
+/// What a client of a proxy sees, also once the copy is gone that the node was filled from.
+#[test]
+#[ignore = "a fill that is slow enough to be seen takes 20 s: make test-warm"]
+fn clients_of_a_proxy_hit_before_while_and_after_a_node_fills_itself() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let listen = [steady_port(), steady_port()];
+    let replicas = listen.iter().zip(["a", "b"]).map(|(port, name)| {
+        format!("\n[[replica]]\nname = \"{name}\"\nzone = \"{name}\"\nnodes = [\"s0=127.0.0.1:{port}\"]\n")
+    });
+    let text = format!("epoch = 1\nring = \"slots\"\n{}", replicas.collect::<String>());
+    let topology = file(folder.path(), "topology.toml", &text);
+    let start = |number: usize, more: &[&str]| start(number, listen[number], &topology, more);
+    let (source, emptied) = (start(0, &[]), start(1, &[]));
+    let is = ["proxy", "-p", "0", "--admin", "127.0.0.1:0", "--topology", &topology, "--zone", "b"];
+    let proxy = Node::run(&mut moneta(&is));
+    // Of every so many keys; most are not read before the node is filled, since what is read through a proxy, that fills it with.
+    let hits = |step: usize| {
+        let gets: String = (0..KEYS).step_by(step).map(|key| format!("get k{key}\r\n")).collect();
+        proxy.exchange(&gets).matches("VALUE ").count()
+    };
+    send(proxy.connect(), &sets(0..KEYS));
+    until("both have all", || [&source, &emptied].iter().all(|node| items(node) == u64::from(KEYS)));
+    assert_eq!(hits(20), KEYS as usize / 20);
+    emptied.signal(Signal::SIGKILL);
+    drop(emptied);
+    let filled = start(1, &["--fill-from", "a", "--fill-rate", "100k"]);
+    until("no read waits for the node", || hits(20) == KEYS as usize / 20);
+    filled.wait_for_log("the node is filled");
+    drop(source);
+    let least = KEYS as usize * 99 / 100;
+    until("the node alone has 99 of 100", || hits(1) >= least);
+}

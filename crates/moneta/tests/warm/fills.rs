@@ -8,7 +8,7 @@ use std::io::BufReader;
 use serde_json::json;
 
 use crate::common::plane::Plane;
-use crate::common::{Node, moneta, printed};
+use crate::common::{Node, moneta, printed, until};
 use crate::fleet::{Client, KEYS, ask, get};
 
 /// Of all keys, what a node answers to each that it has.
@@ -18,6 +18,16 @@ fn held(node: &Node) -> BTreeMap<String, String> {
     let keys = (0..KEYS).flat_map(|number| [format!("key{number}"), format!("old{number}")]);
     keys.filter_map(|key| Some((key.clone(), get(&stream, &mut reader, &key)?))).collect()
 }
+
+/// How many of every `step`th of the keys that no client changes are hits of a proxy's client.
+fn seen(proxy: &Node, step: usize) -> usize {
+    let stream = proxy.connect();
+    let mut reader = BufReader::new(stream.try_clone().unwrap());
+    (0..KEYS).step_by(step).filter(|number| get(&stream, &mut reader, &format!("old{number}")).is_some()).count()
+}
+
+/// Most keys are not read before the node is filled: what is read through a proxy, that fills the node with.
+const SOME: usize = 20;
 
 #[test]
 fn a_node_that_comes_empty_under_its_slot_is_filled_by_a_job_that_it_begins() {
@@ -35,7 +45,9 @@ fn a_node_that_comes_empty_under_its_slot_is_filled_by_a_job_that_it_begins() {
             assert_eq!(answer, "STORED");
         }
     }
+    let near = plane.proxy_in("b", &plane.folder.path().join("near"));
     let before = held(&node);
+    assert_eq!(seen(&near, SOME), KEYS as usize / SOME);
     assert!(before.len() > KEYS as usize / 2, "it has about half of the keys: {}", before.len());
     let client = Client::start(&proxy, BTreeMap::new());
     node.signal(crate::common::Signal::SIGKILL);
@@ -44,6 +56,7 @@ fn a_node_that_comes_empty_under_its_slot_is_filled_by_a_job_that_it_begins() {
     let fill = ["--catch-up", "control:app", "--fill-from", "most-items", "--fill-rate", "4m"];
     let node = plane.node("b", "b1", &fill);
     client.goes_on();
+    until("while it is filled the other copy has them", || seen(&near, SOME) == KEYS as usize / SOME);
     node.wait_for_log("the node is filled");
     let known = client.end();
     let after = held(&node);
@@ -58,5 +71,8 @@ fn a_node_that_comes_empty_under_its_slot_is_filled_by_a_job_that_it_begins() {
     assert_eq!((&job["kind"], &job["state"], &job["tasks"]), (&json!("fill"), &json!("done"), &json!(3)), "{jobs:#}");
     let shown = printed(&mut moneta(&["job", "show", job["id"].as_str().unwrap(), "--control", &plane.url()]));
     assert!(shown.contains("copy-1") && shown.contains("keys compared"), "{shown}");
-    drop(others);
+    // Without the other copy.
+    let [first, second, _same_replica] = others;
+    drop((first, second));
+    until("the node alone has 99 of 100", || seen(&near, 1) * 100 >= KEYS as usize * 99);
 }
