@@ -114,7 +114,7 @@ fn a_key_or_a_listener_leads_to_an_app() {
     ] {
         assert!(metrics.lines().any(|found| found == line), "{line} in\n{metrics}");
     }
-    assert!(proxy.log().contains("app=\"kept\""), "{}", proxy.log());
+    proxy.wait_for_log("app=\"kept\"");
 }
 
 /// The longest key counts with its prefix, also where the nodes get it without.

@@ -80,7 +80,10 @@ fn one_that_is_gone_becomes_away_and_its_next_renewal_brings_it_back() {
     let mut feed = control.feed("kinds=away&app=feed");
     drop(gone);
     let away = feed.until(|event| event["put"].is_object());
-    assert_eq!((&away["put"]["key"], &away["put"]["value"]["why"]), (&json!("feed/gone"), &json!("refused")));
+    assert_eq!(away["put"]["key"], "feed/gone");
+    // On a busy machine the time of a probe may be over before it is refused.
+    let why = &away["put"]["value"]["why"];
+    assert!(["refused", "silent"].iter().any(|known| why == known), "{away}");
     // The other does not renew either, but answers.
     let listed = control.good("GET", "/v1/default/instances", &Value::Null);
     let states: Vec<&Value> = listed["instances"].as_array().unwrap().iter().map(|one| &one["state"]).collect();
