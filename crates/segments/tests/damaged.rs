@@ -1,6 +1,6 @@
-//! Segments that were changed at random: what is read of one is what was written, or an error. Where its checksums are made right again,
-//! as somebody can who writes into an archive, it is something that can be written, or an error. The failures to guard against: a
-//! panic, memory for what a length claims, and items that nobody wrote.
+//! Segments that were changed at random. A reader returns the changes that were written, or an error. An attacker who can write into
+//! an archive also corrects the checksums: then the reader returns valid changes, or an error. It must not panic, allocate what a
+//! length claims, or return items that were not written.
 
 mod forged;
 

@@ -6,7 +6,7 @@
 //!  $argon2id$v=19$m=..,t=..    a password that somebody chose, as a PHC string
 //! ```
 //!
-//! Either may be followed by ` expires=2027-01-31T12:00:00Z`: from then on it lets nobody in.
+//! Either may be followed by ` expires=2027-01-31T12:00:00Z`: log-ins by it fail from that time on.
 
 use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -38,7 +38,7 @@ const EXPIRES: &str = " expires=";
 #[derive(Clone, PartialEq, Eq)]
 pub struct StoredSecret {
     kind: Kind,
-    /// The Unix second from which on it lets nobody in; `None`: it has no end.
+    /// The Unix second at which it expires; `None`: never.
     expires: Option<u64>,
 }
 
@@ -67,7 +67,7 @@ impl StoredSecret {
         Self { expires, ..self }
     }
 
-    /// The Unix second from which on it lets nobody in.
+    /// The Unix second at which it expires.
     pub fn expires(&self) -> Option<u64> {
         self.expires
     }
@@ -212,7 +212,7 @@ fn read_end(text: &str) -> Result<u64, String> {
     Ok(end.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()))
 }
 
-/// The Unix second of an end as somebody writes it: a time from now on, as `90d`, or a moment, as `2027-01-31T12:00:00Z`.
+/// Parses when a secret expires into a Unix second: a duration from now (`90d`) or a time (`2027-01-31T12:00:00Z`).
 ///
 /// # Errors
 /// If it is neither, is over, or lies after the year 9999.

@@ -25,7 +25,7 @@ pub fn command() -> Command {
     let password = Arg::new("password-stdin").long("password-stdin").action(ArgAction::SetTrue);
     let password = password.help("Read a password from standard input in place of making a secret");
     let expires = Arg::new("expires").long("expires").value_name("TIME").value_parser(secret::end_of);
-    let expires = expires.help("The secret lets nobody in from then on: after 90d, or from 2027-01-31T12:00:00Z on");
+    let expires = expires.help("When the secret expires: in 90d, or at 2027-01-31T12:00:00Z");
     let rights: Vec<&str> = Right::ALL.into_iter().map(Right::name).collect();
     let rights = Arg::new("rights")
         .long("rights")

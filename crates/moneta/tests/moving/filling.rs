@@ -1,5 +1,7 @@
 //! A node that starts empty under its slot's name fills itself, and serves meanwhile.
 
+use std::path::Path;
+
 use super::common::{Node, Signal, file, moneta, steady_port, until};
 use super::{items, send, sets};
 
@@ -57,15 +59,19 @@ fn a_node_that_starts_empty_has_the_items_of_its_slot_again_and_none_of_others()
     assert!(items(&filled) <= own.len() as u64, "it has none of another slot");
 }
 
+/// The file of a topology: a replica of one node in each of two zones.
+fn two_zones(folder: &Path, listen: [u16; 2]) -> String {
+    let replicas = listen.iter().zip(["a", "b"]).map(|(port, name)| {
+        format!("\n[[replica]]\nname = \"{name}\"\nzone = \"{name}\"\nnodes = [\"s0=127.0.0.1:{port}\"]\n")
+    });
+    file(folder, "topology.toml", &format!("epoch = 1\nring = \"slots\"\n{}", replicas.collect::<String>()))
+}
+
 #[test]
 fn a_node_that_is_killed_half_filled_is_filled_by_its_next_start_and_one_that_was_filled_is_not() {
     let folder = tempfile::tempdir().expect("a folder");
     let listen = [steady_port(), steady_port()];
-    let replicas = listen.iter().zip(["a", "b"]).map(|(port, name)| {
-        format!("\n[[replica]]\nname = \"{name}\"\nzone = \"{name}\"\nnodes = [\"s0=127.0.0.1:{port}\"]\n")
-    });
-    let text = format!("epoch = 1\nring = \"slots\"\n{}", replicas.collect::<String>());
-    let topology = file(folder.path(), "topology.toml", &text);
+    let topology = two_zones(folder.path(), listen);
     let start = |number: usize, more: &[&str]| start(number, listen[number], &topology, more);
     let source = start(0, &[]);
     send(source.connect(), &sets(0..KEYS));
@@ -99,11 +105,7 @@ fn a_node_that_is_killed_half_filled_is_filled_by_its_next_start_and_one_that_wa
 fn clients_of_a_proxy_hit_before_while_and_after_a_node_fills_itself() {
     let folder = tempfile::tempdir().expect("a folder");
     let listen = [steady_port(), steady_port()];
-    let replicas = listen.iter().zip(["a", "b"]).map(|(port, name)| {
-        format!("\n[[replica]]\nname = \"{name}\"\nzone = \"{name}\"\nnodes = [\"s0=127.0.0.1:{port}\"]\n")
-    });
-    let text = format!("epoch = 1\nring = \"slots\"\n{}", replicas.collect::<String>());
-    let topology = file(folder.path(), "topology.toml", &text);
+    let topology = two_zones(folder.path(), listen);
     let start = |number: usize, more: &[&str]| start(number, listen[number], &topology, more);
     let (source, emptied) = (start(0, &[]), start(1, &[]));
     let is = ["proxy", "-p", "0", "--admin", "127.0.0.1:0", "--topology", &topology, "--zone", "b"];

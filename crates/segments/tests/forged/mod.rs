@@ -1,4 +1,4 @@
-//! Makes the checksums of a damaged segment right again, as somebody would who can write into an archive. The fuzz target has it, too.
+//! Corrects the checksums of a damaged segment, as an attacker can who writes into an archive. The fuzz target uses it, too.
 
 use std::ops::Range;
 
